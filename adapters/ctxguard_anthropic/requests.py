@@ -6,11 +6,10 @@ from typing import Final
 
 from ctxguard.adapting.tools import RecallToolFactory
 from ctxguard.files.results import RECALL_SCHEMA
-from ctxguard.formats.answers import AnthropicAnswers
 from ctxguard.formats.anthropic import AnthropicAdapter
 from ctxguard.formats.requests import Requests
 
-_RECALL: Final = AnthropicAnswers().tool(RECALL_SCHEMA)
+_RECALL: Final = AnthropicAdapter().declared(RECALL_SCHEMA)
 _REQUESTS: Final = Requests(AnthropicAdapter())
 stabilize_request = _REQUESTS.stabilize_request
 astabilize_request = _REQUESTS.astabilize_request

@@ -6,10 +6,11 @@ unchanged.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial, reduce
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from ctxguard.adapting.content_format import (
     ContentFormat,
@@ -51,6 +52,7 @@ from ctxguard.formats.format import (
     with_text,
     without_old_reasoning,
 )
+from ctxguard.formats.weave import Weave, add_to
 from ctxguard.history.pairing import STRICT_IDS
 from ctxguard.tokens.schemas import is_any_deferred
 
@@ -157,6 +159,42 @@ def _place_call(block: object, path: Path) -> PlacedCall:
     return PlacedCall(call, (*path, "input"), (*path, "id"), arguments_as_object)
 
 
+class _AnthropicWeave(Weave):
+    def again(self) -> None:
+        super().again()
+        self._pieces: list[str] = []
+
+    def feed(self, event: Event) -> Event | None:
+        kind, index = event.get("type"), event.get("index")
+        if kind == "message_start":
+            return None if self.round else event
+        if isinstance(index, int):
+            self._take(event, index)
+            if index in self.hidden:
+                return None
+            return event if self._place(index) == index else {**event, "index": self._place(index)}
+        if kind == "message_delta" and member_at(event, ("delta", "stop_reason")) is not None:
+            self._ends()
+        return None if self.goes_on else event
+
+    def _take(self, event: Event, index: int) -> None:
+        """Add the content of an event to the item with the index `index`."""
+        block, said = event.get("content_block"), event.get("delta")
+        if isinstance(block, dict):
+            self.items.append(dict(block))
+            self._pieces = []
+            if self._is_hidden(block):
+                self.hidden.add(index)
+        elif isinstance(said, dict):
+            told = {key: value for key, value in said.items() if key not in ("type", "partial_json", "citation")}
+            add_to(self.items[-1], told)
+            self._pieces.append(str(said.get("partial_json", "")))
+            if "citation" in said:
+                self.items[-1]["citations"] = [*(self.items[-1].get("citations") or ()), said["citation"]]
+        elif event.get("type") == "content_block_stop" and any(self._pieces):
+            self.items[-1]["input"] = json.loads("".join(self._pieces))
+
+
 class AnthropicAdapter(BlockFormat):
     """Reads messages of Anthropic's API as artifacts: one for each `tool_result` block, one for the rest of a message.
 
@@ -177,6 +215,10 @@ class AnthropicAdapter(BlockFormat):
     )
     system = ("system",)
     json_settings = ("output_config", "output_format")
+    weave = _AnthropicWeave
+    response_path = ("content",)
+    response_message: ClassVar[Mapping[str, object]] = {"role": "assistant"}
+    call_types = ("tool_use",)
     billed = ("output_config", "output_format", "mcp_servers")
     servers = ("mcp_servers", "url", frozenset({"authorization_token"}))
     blocks = _BLOCKS
@@ -338,6 +380,10 @@ class AnthropicAdapter(BlockFormat):
             index = event.get("index")
             return lambda channel: channel[0] == index
         return (lambda _: True) if event.get("type") in ("message_delta", "message_stop") else None
+
+    def declared(self, schema: Body) -> Body:
+        """Return a function, given by its `schema`, in the format of the API's tools."""
+        return {"name": schema["name"], "description": schema["description"], "input_schema": schema["parameters"]}
 
 
 def _text_documents(message: Body) -> int:

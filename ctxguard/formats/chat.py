@@ -53,6 +53,7 @@ from ctxguard.formats.format import (
     text_files,
     without_old_reasoning,
 )
+from ctxguard.formats.weave import Item, Weave, add_to
 
 if TYPE_CHECKING:
     from ctxguard.draft import Draft
@@ -234,6 +235,47 @@ def _plain_view(message: Message) -> MessageView | None:
     return MessageView(kind, [(("content",), Part("text", text))], (), answered, ("tool_call_id",))
 
 
+class _ChatWeave(Weave):
+    def again(self) -> None:
+        super().again()
+        self._calls: dict[int, Item] = {}
+
+    def feed(self, event: Event) -> Event | None:
+        choice = next(iter(records_of(event.get("choices"))), None)
+        said = get(choice, "delta")
+        if choice is None or not isinstance(said, Mapping):
+            return None if self.goes_on else event
+        if not self.items:
+            self.items = [{"role": "assistant", "content": None}]
+        told = {key: value for key, value in said.items() if key != "tool_calls" and not (self.round and key == "role")}
+        add_to(self.items[0], told)
+        listed = records_of(said.get("tool_calls"))
+        calls = [new for call in listed if (new := self._call_piece(call)) is not None]
+        is_over = choice.get("finish_reason") is not None
+        if (is_over and not self._ends()) or (listed and not (calls or is_over or any(told.values()))):
+            return None
+        if not self.round and not self.hidden:
+            return event
+        return copy_with(event, {("choices", 0, "delta"): {**told, **({"tool_calls": calls} if calls else {})}})
+
+    def _call_piece(self, call: Body) -> Item | None:
+        """Return a piece of a call with the index that the client sees; None if the call is hidden."""
+        index = int(str(call.get("index") or 0))
+        if index not in self._calls:
+            self._calls[index] = {"id": None, "type": "function"}
+            self.items.append(self._calls[index])
+        known = self._calls[index]
+        for key, value in call.items():
+            if isinstance(value, Mapping):
+                add_to(known.setdefault(key, {}), value)
+            elif value is not None and key != "index":
+                known[key] = value
+        if self._is_hidden(known):
+            self.hidden.add(index)
+            return None
+        return {**call, "index": index - sum(other < index for other in self.hidden)}
+
+
 class OpenAIAdapter(MessageFormat):
     """Reads messages of Chat Completions as artifacts, one for each message.
 
@@ -249,6 +291,9 @@ class OpenAIAdapter(MessageFormat):
     json_settings = ("response_format",)
     taken = ("tools", "instructions")
     billed = ("response_format", "functions", "prediction")
+    weave = _ChatWeave
+    response_path = ("choices", 0, "message")
+    call_paths = (("function", "name"), ("function", "arguments"), ("id",))
 
     def detects(self, native: object) -> bool:
         """Return whether `native` is a list of messages with the roles of Chat Completions."""
@@ -301,6 +346,28 @@ class OpenAIAdapter(MessageFormat):
     def ends(self, event: Event) -> Ends | None:
         """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""
         return ended_choices(event, listed="choices", reason="finish_reason")
+
+    def declared(self, schema: Body) -> Body:
+        """Return a function, given by its `schema`, in the format of the API's tools."""
+        return {"type": "function", "function": schema}
+
+    def response_items(self, response: Body) -> list[Item]:
+        """Return the message of a response without its calls, followed by each call."""
+        message = member_at(response, self.response_path)
+        said = [{k: v for k, v in one.items() if k != "tool_calls"} for one in records_of(message)]
+        return [*said, *map(dict, records_of(get(message, "tool_calls") or ()))]
+
+    def as_history(self, items: Iterable[Item]) -> list[Item]:
+        """Return one message with the texts and all calls of the items."""
+        message: Item = {"role": "assistant", "content": None}
+        for item in items:
+            more = item if "role" in item else {"tool_calls": [*message.get("tool_calls", ()), item]}
+            add_to(message, more)
+        return [message]
+
+    def with_items(self, response: Body, items: Sequence[Item]) -> Body:
+        """Return a copy of a response with other items."""
+        return copy_with(response, {self.response_path: self.as_history(items)[0]})
 
 
 _TEXTS: Final = ("content", "refusal")

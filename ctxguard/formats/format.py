@@ -6,13 +6,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from ctxguard.adapting.content_format import opaque
 from ctxguard.adapting.editing import REMOVED, copy_with
-from ctxguard.adapting.fields import Path, get, is_list
-from ctxguard.artifacts import Artifact, Kind
+from ctxguard.adapting.fields import Path, arguments_as_text, get, is_list, member_at
+from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import HistoryError
+from ctxguard.formats.weave import Item, Weave
 from ctxguard.history.pairing import CallIds
 
 _MODEL: Final = re.compile(r"/(?:models?|deployments)/[^/]*\Z")
@@ -24,6 +25,9 @@ Event: TypeAlias = Mapping[str, object]
 Channel: TypeAlias = tuple[Hashable, ...]
 """The identifier of one text, such as a content block, in a streamed response."""
 Ends: TypeAlias = Callable[[Channel], bool]
+AnyItem = TypeVar("AnyItem", bound=Body)
+SHOWN: Final = frozenset({"content", "refusal", "text", "tool_plan"})
+"""Keys of the texts of an answer, which a client may show as one text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,13 @@ class Format(ABC):
         streams_lines: Whether the provider streams JSON lines rather than server-sent events.
         starts_with_user: Whether the provider rejects histories that begin with an assistant message.
         call_ids: The ids of calls that the provider accepts.
+        weave: Class that joins streamed responses, see `ctxguard.formats.weave`. None for an API without read-back: its
+            responses are not read as items, and the attributes below are not used.
+        response_path: Path of the items in a response.
+        response_message: History message that contains items under the last key of `response_path`. None if each item
+            is a message.
+        call_paths: Paths of the name, the arguments, and the id of a call in an item.
+        call_types: Types of items that call the client's tools; empty if such items have no type of their own.
     """
 
     name: str
@@ -116,6 +127,11 @@ class Format(ABC):
     streams_lines: ClassVar[bool] = False
     starts_with_user: ClassVar[bool] = False
     call_ids: ClassVar[CallIds] = CallIds()
+    weave: ClassVar[type[Weave] | None] = None
+    response_path: ClassVar[Path] = ()
+    response_message: ClassVar[Mapping[str, object] | None] = None
+    call_paths: ClassVar[tuple[Path, Path, Path]] = (("name",), ("input",), ("id",))
+    call_types: ClassVar[tuple[str, ...]] = ()
 
     @property
     def read_by_adapter(self) -> frozenset[str]:
@@ -232,6 +248,43 @@ class Format(ABC):
     def stored(self, event: Event) -> object:  # noqa: ARG002 - the signature of all formats
         """Return the response in an event, if the provider stores responses under their ids; otherwise None."""
         return None
+
+    def declared(self, schema: Body) -> Body:
+        """Return a function, given by its `schema`, in the format of the API's tools."""
+        raise NotImplementedError
+
+    def with_tool(self, body: Body, schema: Body) -> Body:
+        """Return a copy of a request with one more function at the end of its tools."""
+        place = self.tools_at(body)[:1]
+        return {**body, str(place[0]): [*records_of(member_at(body, place)), self.declared(schema)]}
+
+    def asks_once(self, body: Body) -> bool:
+        """Return whether a request asks for a single response rather than several alternatives."""
+        return body.get("n") in (None, 1) and get(body.get("generationConfig"), "candidateCount") in (None, 1)
+
+    def response_items(self, response: Body) -> list[Item]:
+        """Return the items in a response."""
+        return [dict(item) for item in records_of(member_at(response, self.response_path))]
+
+    def call_in(self, item: Body) -> ToolCall | None:
+        """Return the tool call in an item, with its arguments as JSON; None if the item calls no tool of the client."""
+        name, arguments, identity = (member_at(item, path) for path in self.call_paths)
+        if not isinstance(name, str) or (self.call_types and item.get("type") not in self.call_types):
+            return None
+        return ToolCall(name, arguments_as_text(arguments), identity if isinstance(identity, str) else None)
+
+    def without_calls(self, items: Iterable[AnyItem], name: str) -> list[AnyItem]:
+        """Return the items that are not calls of the tool `name`."""
+        return [item for item in items if (call := self.call_in(item)) is None or call.name != name]
+
+    def as_history(self, items: Iterable[Item]) -> list[Item]:
+        """Return the history messages for the items of a response."""
+        around = self.response_message
+        return list(items) if around is None else [{**around, str(self.response_path[-1]): list(items)}]
+
+    def with_items(self, response: Body, items: Sequence[Item]) -> Body:
+        """Return a copy of a response with other items."""
+        return copy_with(response, {self.response_path: list(items)})
 
 
 def ended_choices(event: Event, *, listed: str, reason: str) -> Ends | None:

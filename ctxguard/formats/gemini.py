@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.extra_fields import PlacedField
@@ -35,6 +35,7 @@ from ctxguard.formats.format import (
     Sent,
     choice_of,
     ended_choices,
+    records_of,
     without_old_reasoning,
 )
 from ctxguard.formats.gemini_parts import (
@@ -49,6 +50,7 @@ from ctxguard.formats.gemini_parts import (
     set_field,
     tool_response,
 )
+from ctxguard.formats.weave import Weave
 from ctxguard.tokens.schemas import fields_of
 
 Content: TypeAlias = object
@@ -63,6 +65,24 @@ _SCHEMAS: Final = ("response_schema", "response_json_schema", "responseSchema", 
 """Settings that the model sees, and that cannot be edited without changing the response."""
 _UNSENT: Final = frozenset({"tools", *_SYSTEM, "http_options", "httpOptions", "automatic_function_calling"})
 """Fields of the `config` that are read elsewhere or concern the SDK itself, such as headers with API keys."""
+
+
+class _GeminiWeave(Weave):
+    def feed(self, event: Event) -> Event | None:
+        candidate = next(iter(records_of(event.get("candidates"))), None)
+        if candidate is None:
+            return None if self.goes_on else event
+        parts = records_of(member_at(candidate, ("content", "parts")))
+        self.items += map(dict, parts)
+        visible = [part for part in parts if not self._is_hidden(part)]
+        is_over = candidate.get("finishReason") is not None
+        is_hidden_end = is_over and not self._ends()
+        if not is_hidden_end and len(visible) == len(parts):
+            return event
+        if not visible and (is_hidden_end or not is_over):
+            return None
+        kept = {key: value for key, value in candidate.items() if key != "finishReason" or not is_hidden_end}
+        return {**event, "candidates": [{**kept, "content": {"role": "model", "parts": visible}}]}
 
 
 class GoogleAdapter(BlockFormat):
@@ -81,6 +101,10 @@ class GoogleAdapter(BlockFormat):
     history = "contents"
     system = ("systemInstruction", "system_instruction")
     json_settings = ("generationConfig", "generation_config")
+    weave = _GeminiWeave
+    response_path = ("candidates", 0, "content", "parts")
+    response_message: ClassVar[Mapping[str, object]] = {"role": "model"}
+    call_paths = (("functionCall", "name"), ("functionCall", "args"), ("functionCall", "id"))
     taken = ("tools", *_HOLDERS)
     error = "google"
     kinds = {"user": Kind.USER, "model": Kind.ASSISTANT, "system": Kind.SYSTEM}  # noqa: RUF012 - never changed
@@ -305,6 +329,22 @@ class GoogleAdapter(BlockFormat):
     def ends(self, event: Event) -> Ends | None:
         """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""
         return ended_choices(event, listed="candidates", reason="finishReason")
+
+    def with_tool(self, body: Body, schema: Body) -> Body:
+        """Return a copy of a request with one more function, in the existing list of functions if there is one.
+
+        The API accepts only one list of functions.
+        """
+        tools = records_of(body.get("tools"))
+        for number, tool in enumerate(tools):
+            for key in ("functionDeclarations", "function_declarations"):
+                if isinstance(listed := tool.get(key), list):
+                    return copy_with(body, {("tools", number, key): [*listed, schema]})
+        return super().with_tool({**body, "tools": tools}, schema)
+
+    def declared(self, schema: Body) -> Body:
+        """Return a function, given by its `schema`, in the format of the API's tools."""
+        return {"functionDeclarations": [schema]}
 
     def wholes(self, event: Event) -> Iterator[tuple[Path, object]]:
         """Yield the path and the value of each part without text, such as a function call. Such parts are complete."""

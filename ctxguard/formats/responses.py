@@ -47,11 +47,46 @@ from ctxguard.formats.response_items import (
     view,
     without_empties,
 )
+from ctxguard.formats.weave import Weave
 from ctxguard.history.pairing import STRICT_IDS
 from ctxguard.tokens.schemas import is_any_deferred
 
 if TYPE_CHECKING:
     from ctxguard.draft import Draft
+
+
+class _ResponsesWeave(Weave):
+    _last = -1
+    _id: object = None
+
+    def feed(self, event: Event) -> Event | None:
+        number = event.get("sequence_number")
+        shown = self._shown(event, str(event.get("type")))
+        if shown is None or not isinstance(number, int):
+            return shown
+        self._last = self._last + 1 if self.hidden or self.round else number
+        return shown if shown.get("sequence_number") == self._last else {**shown, "sequence_number": self._last}
+
+    def _shown(self, event: Event, kind: str) -> Event | None:
+        item, index, answer = event.get("item"), event.get("output_index"), event.get("response")
+        if isinstance(index, int):
+            if isinstance(item, dict) and self._is_hidden(item):
+                self.hidden.add(index)
+            if isinstance(item, dict) and kind.endswith(".done"):
+                self.items.append(item)
+            place = self._place(index)
+            return None if index in self.hidden else event if place == index else {**event, "output_index": place}
+        if not isinstance(answer, dict):
+            return event
+        self._id = self._id or answer.get("id")
+        if kind not in ("response.completed", "response.incomplete", "response.failed"):
+            return None if self.round else event
+        is_hidden = kind != "response.failed" and not self._ends()
+        if is_hidden or not (self.round or self.hidden):
+            return None if is_hidden else event
+        self.renamed = (str(self._id), str(answer.get("id")))  # clients reject a changed id
+        visible = [*self.shown, *self.format.without_calls(self.items, self.name)]
+        return {**event, "response": {**answer, "id": self._id, "output": visible}}
 
 
 class ResponsesAdapter(Format):
@@ -73,6 +108,10 @@ class ResponsesAdapter(Format):
     paths = ("/responses", "/responses/input_tokens", "/responses/compact")
     history = "input"
     json_settings = ("text",)
+    weave = _ResponsesWeave
+    response_path = ("output",)
+    call_paths = (("name",), ("arguments",), ("call_id",))
+    call_types = ("function_call", "custom_tool_call")
     taken = ("tools", "instructions")
     billed = ("text", "prompt")
     servers = ("tools", "mcp", frozenset({"authorization", "headers"}))
@@ -217,6 +256,10 @@ class ResponsesAdapter(Format):
     def stored(self, event: Event) -> object:
         """Return the response in an event; the provider stores it under its id."""
         return event.get("response")
+
+    def declared(self, schema: Body) -> Body:
+        """Return a function in the format of the API's tools. It is not strict, so parameters may be optional."""
+        return {"type": "function", **schema, "strict": False}
 
 
 _PLACE: Final = ("item_id", "output_index", "content_index")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ctxguard.formats.answers import Item
+    from ctxguard.formats.weave import Item
 
 
 class Turn(NamedTuple):

@@ -53,7 +53,7 @@ from ctxguard.wire.texts import Use, Values
 from ctxguard.wire.uploads import is_upload, split_parts
 
 if TYPE_CHECKING:
-    from ctxguard.formats.answers import Weave
+    from ctxguard.formats.weave import Weave
     from ctxguard.pii.mask.strategies import Strategies
     from ctxguard.stores import Store
 

@@ -22,8 +22,8 @@ from ctxguard.content import recall_tool
 from ctxguard.draft import Ask
 from ctxguard.errors import WireError
 from ctxguard.files.results import RECALL_SCHEMA
-from ctxguard.formats.answers import Answers, Item, Weave, answers_of
 from ctxguard.formats.gemini_parts import NO_ID
+from ctxguard.formats.weave import Item, Weave
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.lexical import passages_for
 from ctxguard.stores import MemoryStore
@@ -95,10 +95,9 @@ class ReadBack:
 
     def reading(self, kind: Format, request: WireRequest, body: Body, client: Body, scope: str) -> Reading | None:
         """Return the object that answers recall calls for a request, or None if the request cannot have the tool."""
-        form = None if request.path.rstrip("/").endswith(_UNREAD) else answers_of(kind)
-        return (
-            None if form is None or not form.is_one(body) else Reading(self, kind, form, request, body, client, scope)
-        )
+        if kind.weave is None or request.path.rstrip("/").endswith(_UNREAD) or not kind.asks_once(body):
+            return None
+        return Reading(self, kind, kind.weave, request, body, client, scope)
 
     def name(self, kind: Format, body: Body) -> str:
         """Return a name for the recall tool that the tools in a client's request do not use."""
@@ -187,7 +186,7 @@ class Reading:
     Attributes:
         read_back: Stores the turns and the full texts.
         kind: The format of the request.
-        form: The description of the API's responses.
+        joined: Class that joins the streamed responses, see `Format.weave`.
         request: The original request.
         body: The body of the request. After `begin`, it contains the tool and the complete turns.
         client: The body as the client sent it.
@@ -201,7 +200,7 @@ class Reading:
 
     read_back: ReadBack
     kind: Format
-    form: Answers
+    joined: type[Weave]
     request: WireRequest
     body: Body
     client: Body
@@ -224,7 +223,7 @@ class Reading:
         if stored is not None:
             self.body = {**self.body, "previous_response_id": stored.decode()}
         self.name = self.read_back.name(self.kind, self.body)
-        body = self.body = self.form.with_tool(self.kind, self.body, {**SCHEMA, "name": self.name})
+        body = self.body = self.kind.with_tool(self.body, {**SCHEMA, "name": self.name})
 
         def plain(members: list[Item], numbering: str) -> Generator[Ask, object, list[Item]]:
             if numbering not in self.numberings():
@@ -251,22 +250,22 @@ class Reading:
 
     def weave(self) -> Weave:
         """Return an object that processes the events of a streamed response."""
-        return self.form.weave(self.form, self.name)
+        return self.joined(self.kind, self.name)
 
     def whole(self, answer: bytes) -> bytes:
         """Return a response for the client: with the earlier output of the turn, and without hidden calls."""
         body = parse_json(answer.decode("utf-8", "replace"))
         if not isinstance(body, dict):
             return answer
-        items = self.form.items(body)
+        items = self.kind.response_items(body)
         before = () if self.request.turn is None else self.request.turn.shown
-        visible = [*before, *self.form.others(items, self.name)]
-        return answer if visible == items else as_json(self.form.answer(body, visible))
+        visible = [*before, *self.kind.without_calls(items, self.name)]
+        return answer if visible == items else as_json(self.kind.with_items(body, visible))
 
     def follow_whole(self, answer: bytes) -> WireRequest | None:
         """Parse the body of a response that is not streamed, and do the same as `follow`."""
         body = parse_json(answer.decode("utf-8", "replace"))
-        return self.follow(self.form.items(body)) if isinstance(body, dict) else None
+        return self.follow(self.kind.response_items(body)) if isinstance(body, dict) else None
 
     def follow(self, items: Sequence[Item], *, renamed: tuple[str, str] | None = None) -> WireRequest | None:
         """Return the follow-up request that contains the results of a response's hidden calls.
@@ -283,7 +282,7 @@ class Reading:
         """
         if renamed is not None:
             self.read_back.store.put(_TURNS, f"{self.scope} answer {renamed[0]}", renamed[1].encode())
-        calls = [call for item in items if (call := self.form.call(item)) is not None]
+        calls = [call for item in items if (call := self.kind.call_in(item)) is not None]
         ours = [call for call in calls if call.name == self.name]
         turn = self.request.turn
         if turn is None:
@@ -296,13 +295,13 @@ class Reading:
         if is_hidden and turn.rounds > MOST_ROUNDS:
             asked = f"the model asked to read evicted texts {turn.rounds} times in a row"
             raise WireError(f"{asked}; send the request again, or raise the budget", status=502)
-        told = self.form.members(self._accepted(items))
+        told = self.kind.as_history(self._accepted(items))
         results = self._results(ours, turn.rounds)
         turn = Turn(
             self.name,
             turn.rounds + 1,
             turn.before,
-            (*turn.shown, *self.form.others(items, self.name)),
+            (*turn.shown, *self.kind.without_calls(items, self.name)),
             (*turn.plain, *self._plain(told), *self._plain(results)),
             (*turn.masked, *told, *results),
             turn.numbering,
@@ -313,7 +312,7 @@ class Reading:
             listed = [*(before if isinstance(before, list) else [held]), *turn.plain[-len(told) - len(results) :]]
             body = {**self.body, self.kind.history: listed}
             return replace(self.request, body=as_json(body), turn=turn)
-        visible = self.kind.read(self._plain(self.form.members(turn.shown)))
+        visible = self.kind.read(self._plain(self.kind.as_history(turn.shown)))
         self.read_back.remember(self.scope, _turn_key(turn.before, visible), turn)
         for call in calls if results else ():
             plain = tuple(self._plain(results))

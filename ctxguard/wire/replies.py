@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ctxguard.formats.answers import SHOWN
+from ctxguard.formats.format import SHOWN
 from ctxguard.pii import MaskSession
 from ctxguard.pii.mask.links import Links, NamesHost
 from ctxguard.pii.mask.unmask import gets_values

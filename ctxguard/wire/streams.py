@@ -20,7 +20,7 @@ from ctxguard.wire import events, frames, lines
 from ctxguard.wire.replies import Tool, as_json, tool_of
 
 if TYPE_CHECKING:
-    from ctxguard.formats.answers import Item, Weave
+    from ctxguard.formats.weave import Item, Weave
     from ctxguard.wire.asked import WireRequest
     from ctxguard.wire.replies import Reply
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import httpx
     import httpx2
 
-    from ctxguard.formats.answers import Weave
+    from ctxguard.formats.weave import Weave
     from ctxguard.wire.streams import StreamForm
 
     # clients of both libraries accept these classes; at run time, having the right methods is enough

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from ctxguard.formats.answers import Answers, ChatAnswers, Weave
 from ctxguard.formats.blocks import BlockFormat
 from ctxguard.formats.format import Format
+from ctxguard.formats.weave import Weave
 
-MISSING = [(kind, name) for kind in (Format, BlockFormat, Answers, Weave) for name in sorted(kind.__abstractmethods__)]
+MISSING = [(kind, name) for kind in (Format, BlockFormat, Weave) for name in sorted(kind.__abstractmethods__)]
 
 
 def test_what_a_format_must_have_is_abstract():
     assert Format.__abstractmethods__ == {"read", "write"}  # one that is neither counted nor streamed needs no more
     assert {"placed", "result", "calls", "created"} < BlockFormat.__abstractmethods__
-    assert Answers.__abstractmethods__ == {"tool"}
-    assert not ChatAnswers.__abstractmethods__
+    assert Weave.__abstractmethods__ == {"feed"}
 
 
 @pytest.mark.parametrize(("kind", "name"), MISSING)
