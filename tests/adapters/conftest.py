@@ -1,4 +1,7 @@
-"""`run_sync` opens an event loop and leaves it open; each test gets one that is closed behind it."""
+"""`run_sync` of a framework leaves an event loop open, so each test gets a loop that is closed behind it.
+
+That of OpenAI's Agents SDK also shuts down the generators of the loop, after which PydanticAI cannot use it.
+"""
 
 from __future__ import annotations
 
