@@ -271,7 +271,7 @@ def suiting(stages: Sequence[Stage], profile: ProviderProfile) -> Chain:
         profile: The role rules of the provider.
     """
     from ctxguard.stages import MergeMessageRuns, SplitMergedRecords, StartWithUser
-    from ctxguard.stages.fit_calls import FitCalls
+    from ctxguard.stages.arrangement import FitCalls
 
     chain = Chain(stages).with_missing(*([StartWithUser()] if profile.starts_with_user else []))
     if profile.alternates and len(merging := chain.with_missing(MergeMessageRuns())) > len(chain):

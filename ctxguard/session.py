@@ -5,8 +5,8 @@ worked out for one conversation (see `Memory`), and a later call continues from 
 conversation that a history continues. If only the end of the history was replaced, as in a chat that sends retrieved
 passages only with the latest question, the run is rewound to the point at which the two histories differ.
 
-This memory affects speed, never results. The one exception is in `ctxguard.history.overflows`, which remembers that the
-provider refused a prompt as too long. A history does not show this.
+This memory affects speed, never results. The one exception is in `ctxguard.history.conversation`, which remembers that
+the provider refused a prompt as too long. A history does not show this.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, drive, refuse, 
 from ctxguard.draft.chain import Chain
 from ctxguard.draft.drivers import asynchronous, flow_of, synchronous
 from ctxguard.errors import BESIDE, BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, HistoryError
-from ctxguard.history.overflows import Overflows
+from ctxguard.history.conversation import Overflows
 from ctxguard.policies import POLICIES, default_stages, not_taken, settings_taken, stabilizer_defaults, suiting
 from ctxguard.report import CheckResult, Report
 from ctxguard.report.telemetry import Watch
@@ -27,9 +27,8 @@ from ctxguard.settings import callables, one_of, valid_budget, whole_number
 from ctxguard.stages.stable_window import StableWindow
 from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowOptions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
-from ctxguard.tokens.accuracy import Headroom, kept_free, valid_headroom
+from ctxguard.tokens.families import Headroom, Window, kept_free, valid_headroom, window_of
 from ctxguard.tokens.provider_counter import ProviderCounter
-from ctxguard.tokens.windows import Window, window_of
 
 if TYPE_CHECKING:
     from ctxguard.checks import Check
@@ -73,7 +72,7 @@ class Stabilizer:
         counter: How tokens are counted, see `ctxguard.tokens.find_counter`.
         model: Name of the model. Tokens are counted with its vocabulary and with the tokens that it adds to each
             message. The measured error of these counts is the default `headroom`. The model's window is used if the
-            budget is a share (see `ctxguard.tokens.windows`).
+            budget is a share (see `ctxguard.tokens.families`).
         headroom: The part of the budget that is kept free for the reply and for errors in our token counts: a number of
             tokens (`1_000`), a share of the budget (`0.1`), or `"measured"`. `"measured"` keeps free the counting error
             that 99% of recorded requests to models of the same family did not exceed. Once the history contains counts

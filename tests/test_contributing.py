@@ -66,7 +66,7 @@ TEN_CHANGES = {
     "another store": {"stores/redis.py": "RedisStore", "stores/__init__.py": "RedisStore"},
     "one more response header of the proxy": {"wire/guard.py": "headers"},
     "how Claude's tool schemas are counted": {"data/models.toml": "costs.claude", "tokens/schemas.py": "PARAMETERS"},
-    "recall prefers newer facts": {"stages/recall_relevant.py": "RecallRelevant", "stages/ranking.py": "def "},
+    "recall prefers newer facts": {"stages/recall_relevant.py": "RecallRelevant", "stages/lexical.py": "def "},
     "a column of ctxguard bench": {"cli/bench.py": "COLUMNS", "harness/bench.py": "BenchCall"},
 }
 """The sources that each of ten usual changes touches, with a name in each that the change begins at; without tests."""

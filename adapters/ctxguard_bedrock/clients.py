@@ -82,7 +82,7 @@ class GuardedClient:
     def _send(self, operation: str, request: Mapping[str, Any]) -> tuple[Prepared, dict[str, Any]]:
         from botocore.exceptions import ClientError
 
-        from ctxguard.wire.asked import WireRequest
+        from ctxguard.wire.bodies import WireRequest
 
         blobs: dict[str, bytes] = {}
         body = {key: _as_body_value(value, blobs) for key, value in request.items() if key != "modelId"}

@@ -14,8 +14,7 @@ from ctxguard.adapting.content_format import (
     text_reader,
     with_titles,
 )
-from ctxguard.adapting.editing import REMOVED
-from ctxguard.adapting.fields import Path, get
+from ctxguard.adapting.fields import REMOVED, Path, get
 from ctxguard.adapting.message_view import TITLE_FIELDS, PlacedPart
 from ctxguard.artifacts import Part
 from ctxguard.tokens.media import encrypted_tokens

@@ -34,10 +34,9 @@ def guarded(model: Model, guard: Stabilizer | Guard, **settings: Unpack[GuardSet
     Raises:
         ConfigError: If the model has no client that can be guarded, or a setting is invalid.
     """
-    from ctxguard.wire import clients
-    from ctxguard.wire.transport import as_guard
+    from ctxguard.wire.transport import as_guard, guarded
 
-    changed = _changed(model, partial(clients.guarded, guard=as_guard(guard, settings)), _MOST_LAYERS)
+    changed = _changed(model, partial(guarded, guard=as_guard(guard, settings)), _MOST_LAYERS)
     if changed is None:
         raise ConfigError(f"expected a chat model, got {type(model).__name__}", setting="model")
     return cast("Model", changed)

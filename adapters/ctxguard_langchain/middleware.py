@@ -16,9 +16,8 @@ from langgraph.config import get_config
 from langgraph.runtime import get_runtime
 
 from ctxguard.adapting.adapter import request_flow
-from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions
+from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions, unmask_arguments
 from ctxguard.adapting.request import Request, plain_settings
-from ctxguard.adapting.tools import unmask_arguments
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import ConfigError
 from ctxguard_langchain.order import OrderWatch

@@ -14,11 +14,9 @@ from langchain_core.runnables.base import coerce_to_runnable
 from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from ctxguard.adapting.editing import are_same_objects
-from ctxguard.adapting.fields import get
-from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
+from ctxguard.adapting.fields import are_same_objects, get
+from ctxguard.adapting.per_run import OnReport, PerRun, RecallToolFactory, RunOptions
 from ctxguard.adapting.request import Request, plain_settings
-from ctxguard.adapting.tools import RecallToolFactory
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard.stabilizer import Stabilizer

@@ -14,9 +14,9 @@ from ctxguard import wire
 from ctxguard.adapting.recent import Recent
 from ctxguard.errors import ConfigError, CtxguardError, WireError
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.wire.asked import WireRequest
+from ctxguard.wire.bodies import WireRequest
 from ctxguard.wire.guard import GuardSettings, Prepared
-from ctxguard.wire.refusals import ERROR_HEADER, status_of
+from ctxguard.wire.limits import ERROR_HEADER, status_of
 from ctxguard.wire.streams import EventStream, ReplyEvents
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 from ctxguard.formats.chat import OpenAIAdapter as OpenAIAdapter
 from ctxguard.formats.responses import ResponsesAdapter as ResponsesAdapter
-from ctxguard.wire.clients import guarded as guarded
+from ctxguard.wire.transport import guarded as guarded
 from ctxguard_openai.requests import astabilize_input as astabilize_input
 from ctxguard_openai.requests import astabilize_messages as astabilize_messages
 from ctxguard_openai.requests import astabilize_request as astabilize_request

@@ -25,9 +25,17 @@ with extra("openai-agents", "ctxguard_openai_agents needs the Agents SDK"):
     from agents.run import CallModelData, ModelInputData
 
 from ctxguard.adapting.fields import parse_json
-from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions, is_function
+from ctxguard.adapting.per_run import (
+    OnReport,
+    PerRun,
+    RecallToolFactory,
+    RunOptions,
+    is_function,
+    recalled,
+    require_vault,
+    unmask_arguments,
+)
 from ctxguard.adapting.request import Request
-from ctxguard.adapting.tools import RecallToolFactory, recalled, require_vault, unmask_arguments
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError
 from ctxguard_openai import ResponsesAdapter

@@ -15,11 +15,10 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturn, ToolReturnPart, UserPromptPart
 
 from ctxguard.adapting.adapter import window_for
-from ctxguard.adapting.editing import copy_with
-from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions
+from ctxguard.adapting.fields import copy_with
+from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RecallToolFactory, RunOptions, unmask_arguments
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, plain_settings
-from ctxguard.adapting.tools import RecallToolFactory, unmask_arguments
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError, HistoryError

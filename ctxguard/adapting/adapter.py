@@ -17,8 +17,8 @@ from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import BESIDE, BudgetExceededError, ConfigError, HistoryError
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.stages.drop_stale_thinking import DropStaleThinking
-from ctxguard.tokens.windows import window_of
+from ctxguard.stages.arrival import DropStaleThinking
+from ctxguard.tokens.families import window_of
 
 Native = TypeVar("Native")
 Sent = TypeVar("Sent")

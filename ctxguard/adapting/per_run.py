@@ -7,25 +7,128 @@ the framework's own run context: LangChain's `Runtime`, PydanticAI's `RunContext
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from ctxguard.adapting.adapter import request_flow, require_stabilizer, window_for
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, require_clean_schemas
-from ctxguard.adapting.tools import recalled, require_vault, tool_exchange, tool_output_stabilizer
-from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError
 from ctxguard.settings import whole_number
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.stages.bound_tool_output import NAMESPACE
 
 if TYPE_CHECKING:
     from ctxguard.adapting.registry import Adapter
     from ctxguard.pii import SessionVault
     from ctxguard.report import Report
+    from ctxguard.stores import Store
+
+
+Arguments = TypeVar("Arguments", bound="str | dict[str, Any]")
+Tool = TypeVar("Tool")
+
+_RECALL: Final = "recall"
+"""The name of the tool that `recall_tool` creates."""
+_EXCHANGE_TOKENS: Final = 200
+"""Number of tokens reserved for the call that precedes a tool's output, and for framing."""
+
+
+def tool_output_stabilizer(stabilizer: Stabilizer, *, max_tokens: int) -> Stabilizer:
+    """Return a stabilizer that masks and shortens the output of a tool when the tool returns."""
+    from ctxguard.stages import BoundToolOutput
+
+    store = next(iter(stabilizer.stages.stores), None)
+    stages = (*stabilizer.stages.masking(), BoundToolOutput(max_tokens=max_tokens, store=store))
+    # Checks apply to whole requests, and a tool's output is only a part of one; so does the headroom.
+    return stabilizer.with_(stages=stages, checks=(), budget=2 * max_tokens + _EXCHANGE_TOKENS, headroom=0)
+
+
+def tool_exchange(output: Artifact, tool: str) -> list[Artifact]:
+    """Return the output of a tool preceded by a call, as a history for `tool_output_stabilizer`."""
+    call = ToolCall(tool, "", output.answers)
+    return [Artifact(Kind.ASSISTANT, "", calls=(call,)), output]
+
+
+def unmask_arguments(arguments: Arguments, vault: SessionVault, *, tool: str = "") -> Arguments:
+    """Return the arguments of a tool call with placeholders replaced by their values; call it before the tool runs.
+
+    Args:
+        arguments: The arguments from the model, as a JSON string or an object. The result has the same type.
+        vault: The vault of the session whose `MaskPII` stage created the placeholders.
+        tool: The name of the tool. The vault may be configured to withhold values from a tool.
+    """
+    from ctxguard.pii.mask.unmask import gets_values, restore_arguments
+
+    if not gets_values(vault.tools, tool):
+        return arguments
+    if isinstance(arguments, str):
+        return cast("Arguments", restore_arguments(arguments, vault).text)
+    restored = restore_arguments(json.dumps(arguments, ensure_ascii=False, default=str), vault)
+    # the original object if nothing was restored: JSON would turn tuples into lists and dates into strings
+    return cast("Arguments", json.loads(restored.text)) if restored.restored else arguments
+
+
+def recalled(
+    text: str, tool: str, arguments: object, vault: SessionVault, stores: Iterable[Store]
+) -> Generator[Ask, object, str]:
+    """Return the `text` that a tool returned. If the recall tool read it from `stores`, restore its masked values.
+
+    The rest of the history is unmasked, so placeholders would be treated as forged. Results that only `context_result`
+    saved were not masked: placeholders in them may really be forged, so they stay.
+
+    Args:
+        text: What the tool returned.
+        tool: The name of the tool.
+        arguments: The arguments of the call, which name the handle of a saved text.
+        vault: The vault of the session.
+        stores: The stores of masked texts.
+    """
+    handle = arguments.get("handle") if isinstance(arguments, Mapping) else None
+    if tool == _RECALL and isinstance(handle, str):
+        for store in stores:
+            if (yield Ask(store.get, (NAMESPACE, handle), is_read=True)) is not None:
+                return vault.unmask(text)
+    return text
+
+
+def require_vault(given: object) -> SessionVault:
+    """Return the vault of a session; raise `ConfigError` for anything else, such as the `Vault` of all sessions."""
+    from ctxguard.pii.mask.vault import session_vault
+
+    vault = session_vault(cast("SessionVault | None", given))
+    if vault is None:
+        raise ConfigError("vault is one session's, not None; get it by Vault.session('its name')", setting="vault")
+    return vault
+
+
+@dataclass(frozen=True, slots=True)
+class RecallToolFactory(Generic[Tool]):
+    """A framework's `recall_tool` function. The tool it creates lets a model read the full text of shortened outputs.
+
+    Args:
+        as_tool: Function that converts a Python function to the framework's type of tool.
+    """
+
+    as_tool: Callable[[Callable[..., str]], Tool]
+
+    def __call__(self, store: Store | None = None, *, max_tokens: int = 2_000) -> Tool:
+        """Create the tool `recall`, by which a model reads the full text of shortened outputs.
+
+        Args:
+            store: The store in which full results are saved, as given to `BoundToolOutput` or `context_result`. None
+                means the default store of `context_result`.
+            max_tokens: Maximum number of tokens that one call of the tool returns.
+        """
+        from ctxguard.files.results import recall_tool
+
+        return self.as_tool(recall_tool(store, max_tokens=max_tokens))
+
 
 Context = TypeVar("Context")
 Native = TypeVar("Native")

@@ -74,9 +74,8 @@ def chain_for(adapter: Adapter[Native] | None, stages: Sequence[Stage], *, keep_
     """
     from ctxguard.draft.chain import Chain
     from ctxguard.history.pairing import CallIds
-    from ctxguard.stages.drop_stale_thinking import DropStaleThinking
-    from ctxguard.stages.fit_calls import FitCalls
-    from ctxguard.stages.start_with_user import StartWithUser
+    from ctxguard.stages.arrangement import FitCalls, StartWithUser
+    from ctxguard.stages.arrival import DropStaleThinking
 
     last: Stage | None = getattr(adapter, "last_stage", None)
     chain = Chain(stages).with_missing(*([StartWithUser()] if _starts_with_user(adapter) else []))

@@ -75,7 +75,7 @@ def _of_sessions(text: str, counter: str, model: str | None) -> Iterator[str]:
     from ctxguard.formats.requests import parts_of
     from ctxguard.harness.recordings import sessions_in
     from ctxguard.tokens import ArtifactCounter, find_counter
-    from ctxguard.tokens.accuracy import margin_of
+    from ctxguard.tokens.families import margin_of
 
     count = ArtifactCounter(find_counter(counter, model=model))
     parts: Counter[str] = Counter()

@@ -19,12 +19,12 @@ from ctxguard.draft import Ask
 from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError
 from ctxguard.history import History
 from ctxguard.history.conversation import is_greeting
-from ctxguard.history.phrases import is_standing
+from ctxguard.history.records import is_standing
 from ctxguard.settings import whole_number
 from ctxguard.stages import StableWindow
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.lexical import LexicalIndex
-from ctxguard.stages.observations import holds_observation
+from ctxguard.stages.short_views import holds_observation
 from ctxguard.stages.trail import Facts, facts_of, spoken_text, write_note
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ctxguard.artifacts import Artifact, ToolCall
-from ctxguard.stages.observations import failure_of
+from ctxguard.stages.short_views import failure_of
 
 FileRole = Literal["read", "edit"]
 

@@ -11,7 +11,7 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft.drivers import Ask
 from ctxguard.errors import BudgetExceededError, HistoryError
 from ctxguard.history import History, Memory
-from ctxguard.history.overflows import Overflow
+from ctxguard.history.conversation import Overflow
 from ctxguard.history.records import write_record
 from ctxguard.tokens import ArtifactCounter
 

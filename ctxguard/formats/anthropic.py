@@ -22,12 +22,13 @@ from ctxguard.adapting.content_format import (
     with_half,
     with_titles,
 )
-from ctxguard.adapting.editing import REMOVED, are_same_objects, copy_with
-from ctxguard.adapting.extra_fields import PlacedField
 from ctxguard.adapting.fields import (
+    REMOVED,
     Path,
+    are_same_objects,
     arguments_as_object,
     arguments_as_text,
+    copy_with,
     get,
     is_list,
     member_at,
@@ -37,8 +38,16 @@ from ctxguard.adapting.fields import (
     text_of,
     walk_content,
 )
-from ctxguard.adapting.message_view import LEFT_OUT, Fragment, PlacedCall, PlacedPart
-from ctxguard.adapting.provider_formats import ANTHROPIC, is_converse, require_role
+from ctxguard.adapting.message_view import (
+    ANTHROPIC,
+    LEFT_OUT,
+    Fragment,
+    PlacedCall,
+    PlacedField,
+    PlacedPart,
+    is_converse,
+    require_role,
+)
 from ctxguard.artifacts import Artifact, Half, Kind, Part, ToolCall
 from ctxguard.formats.blocks import BlockFormat, PlacedBlock, open_halves
 from ctxguard.formats.format import (
@@ -47,12 +56,13 @@ from ctxguard.formats.format import (
     Ends,
     Event,
     Sent,
+    Weave,
+    add_to,
     choice_of,
     records_of,
     with_text,
     without_old_reasoning,
 )
-from ctxguard.formats.weave import Weave, add_to
 from ctxguard.history.pairing import STRICT_IDS
 from ctxguard.tokens.schemas import is_any_deferred
 

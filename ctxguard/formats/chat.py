@@ -11,19 +11,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, cast
 
 from ctxguard.adapting.content_format import (
+    REASONING_FIELDS,
     ContentFormat,
     audio,
     read_audio,
     read_file,
     read_image,
     read_unknown,
+    reasoning_changes,
+    reasoning_parts,
     text_reader,
 )
-from ctxguard.adapting.editing import REMOVED, copy_with
-from ctxguard.adapting.extra_fields import PlacedField, extra_fields
 from ctxguard.adapting.fields import (
+    REMOVED,
     Path,
     arguments_as_text,
+    copy_with,
     get,
     is_list,
     is_record,
@@ -33,10 +36,19 @@ from ctxguard.adapting.fields import (
     text_of,
     unreadable,
 )
-from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, fill_nulls, write_each
-from ctxguard.adapting.provider_formats import CHAT, is_converse, require_role
+from ctxguard.adapting.message_view import (
+    CHAT,
+    MessageView,
+    PlacedCall,
+    PlacedField,
+    PlacedPart,
+    extra_fields,
+    fill_nulls,
+    is_converse,
+    require_role,
+    write_each,
+)
 from ctxguard.adapting.read_cache import ReadCache
-from ctxguard.adapting.reasoning import REASONING_FIELDS, reasoning_changes, reasoning_parts
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.formats.format import (
@@ -45,7 +57,10 @@ from ctxguard.formats.format import (
     Ends,
     Event,
     Format,
+    Item,
     Sent,
+    Weave,
+    add_to,
     choice_of,
     described_schema,
     ended_choices,
@@ -53,7 +68,6 @@ from ctxguard.formats.format import (
     text_files,
     without_old_reasoning,
 )
-from ctxguard.formats.weave import Item, Weave, add_to
 
 if TYPE_CHECKING:
     from ctxguard.draft import Draft

@@ -12,8 +12,16 @@ from functools import partial
 from typing import Final
 
 from ctxguard.adapting.content_format import ContentFormat, opaque
-from ctxguard.adapting.editing import copy_with
-from ctxguard.adapting.fields import Path, arguments_as_text, get, is_list, member_at, parse_json, require_field
+from ctxguard.adapting.fields import (
+    Path,
+    arguments_as_text,
+    copy_with,
+    get,
+    is_list,
+    member_at,
+    parse_json,
+    require_field,
+)
 from ctxguard.adapting.message_view import PlacedPart
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.formats.chat import PARTS, Message, MessageFormat

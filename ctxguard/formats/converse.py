@@ -23,13 +23,14 @@ from ctxguard.adapting.content_format import (
     video,
     with_half,
 )
-from ctxguard.adapting.editing import REMOVED, are_same_objects, copy_with
-from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, without_tokens
 from ctxguard.adapting.fields import (
     NULL_TEXT,
+    REMOVED,
     Path,
+    are_same_objects,
     arguments_as_object,
     arguments_as_text,
+    copy_with,
     get,
     is_list,
     is_record,
@@ -42,8 +43,20 @@ from ctxguard.adapting.fields import (
     unreadable,
     walk_content,
 )
-from ctxguard.adapting.message_view import LEFT_OUT, Fragment, PlacedCall, PlacedPart
-from ctxguard.adapting.provider_formats import BEDROCK, is_converse, refuse_foreign_part, require_role
+from ctxguard.adapting.message_view import (
+    BEDROCK,
+    LEFT_OUT,
+    Fragment,
+    PlacedCall,
+    PlacedField,
+    PlacedPart,
+    extra_fields,
+    fixed_field,
+    is_converse,
+    refuse_foreign_part,
+    require_role,
+    without_tokens,
+)
 from ctxguard.artifacts import Artifact, Half, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.formats.blocks import BlockFormat, PlacedBlock, open_halves

@@ -9,12 +9,77 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from ctxguard.adapting.content_format import opaque
-from ctxguard.adapting.editing import REMOVED, copy_with
-from ctxguard.adapting.fields import Path, arguments_as_text, get, is_list, member_at
+from ctxguard.adapting.fields import REMOVED, Path, arguments_as_text, copy_with, get, is_list, member_at
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard.formats.weave import Item, Weave
 from ctxguard.history.pairing import CallIds
+
+Item = dict[str, Any]
+"""What an API lists in a response: an output item, a content block, or a part; in Chat Completions, a message without
+its calls, or one of the calls."""
+
+
+class Weave(ABC):
+    """Joins the streamed responses to one request of the client into one stream. Call `feed` for each event.
+
+    Args:
+        kind: The format of the responses.
+        name: Name of the tool whose calls are hidden.
+
+    Attributes:
+        items: Items of the current response so far, including hidden calls.
+        is_over: Whether the current response has ended.
+        goes_on: Whether the current response has ended, and all of its calls (at least one) were hidden. Its end was
+            then hidden as well.
+        renamed: Two ids of the joined response: the one that the client sees, and the one under which the provider
+            stores the last response. None for APIs that do not store responses, and if nothing was hidden.
+        round: Index of the current response; 0 for the first.
+        shown: Items of earlier responses that the client has received.
+    """
+
+    def __init__(self, kind: Format, name: str) -> None:
+        self.format, self.name = kind, name
+        self.round = -1
+        self.renamed: tuple[str, str] | None = None
+        self.shown: list[Item] = []
+        self.items: list[Item] = []
+        self.again()
+
+    def again(self) -> None:
+        """Prepare for the events of the next response."""
+        self.shown += self.format.without_calls(self.items, self.name)
+        self.items, self.hidden, self.goes_on, self.is_over = [], set[int](), False, False
+        self.round += 1
+
+    @abstractmethod
+    def feed(self, event: Event) -> Event | None:
+        """Return the event for the client, or None to hide it. Until something is hidden, this is `event` itself."""
+
+    def _is_hidden(self, item: Body) -> bool:
+        return not self.format.without_calls([item], self.name)
+
+    def _ends(self) -> bool:
+        """Record that the response has ended, and return whether the client gets its end.
+
+        The end is hidden if the response has calls and all of them are hidden.
+        """
+        calls = [self._is_hidden(item) for item in self.items if self.format.call_in(item) is not None]
+        self.is_over, self.goes_on = True, bool(calls) and all(calls)
+        return not self.goes_on
+
+    def _place(self, number: int) -> int:
+        """Return the index at which the client sees the item with the index `number` in the current response."""
+        return len(self.shown) + number - sum(other < number for other in self.hidden)
+
+
+def add_to(record: Item, more: Body) -> None:
+    """Append pieces of text to the texts of a record; replace any other values."""
+    for key, value in more.items():
+        if isinstance(value, str) and isinstance(record.get(key), str) and key != "role":
+            record[key] += value
+        elif value is not None:
+            record[key] = value
+
 
 _MODEL: Final = re.compile(r"/(?:models?|deployments)/[^/]*\Z")
 Api: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "converse", "cohere", "ollama"]
@@ -104,8 +169,8 @@ class Format(ABC):
         streams_lines: Whether the provider streams JSON lines rather than server-sent events.
         starts_with_user: Whether the provider rejects histories that begin with an assistant message.
         call_ids: The ids of calls that the provider accepts.
-        weave: Class that joins streamed responses, see `ctxguard.formats.weave`. None for an API without read-back: its
-            responses are not read as items, and the attributes below are not used.
+        weave: Class that joins streamed responses. None for an API without read-back: its responses are not read as items, and
+            the attributes below are not used.
         response_path: Path of the items in a response.
         response_message: History message that contains items under the last key of `response_path`. None if each item
             is a message.

@@ -9,12 +9,12 @@ from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar, Final, TypeAlias
 
-from ctxguard.adapting.editing import REMOVED, copy_with
-from ctxguard.adapting.extra_fields import PlacedField
 from ctxguard.adapting.fields import (
+    REMOVED,
     Path,
     arguments_as_object,
     arguments_as_text,
+    copy_with,
     get,
     is_list,
     is_record,
@@ -22,8 +22,15 @@ from ctxguard.adapting.fields import (
     text_of,
     unreadable,
 )
-from ctxguard.adapting.message_view import LEFT_OUT, Fragment, PlacedCall, PlacedPart
-from ctxguard.adapting.provider_formats import GEMINI, refuse_foreign
+from ctxguard.adapting.message_view import (
+    GEMINI,
+    LEFT_OUT,
+    Fragment,
+    PlacedCall,
+    PlacedField,
+    PlacedPart,
+    refuse_foreign,
+)
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.formats.blocks import BlockFormat, PlacedBlock, open_halves
@@ -33,6 +40,7 @@ from ctxguard.formats.format import (
     Ends,
     Event,
     Sent,
+    Weave,
     choice_of,
     ended_choices,
     records_of,
@@ -50,7 +58,6 @@ from ctxguard.formats.gemini_parts import (
     set_field,
     tool_response,
 )
-from ctxguard.formats.weave import Weave
 from ctxguard.tokens.schemas import fields_of
 
 Content: TypeAlias = object

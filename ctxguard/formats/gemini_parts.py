@@ -20,7 +20,6 @@ from ctxguard.adapting.content_format import (
     video,
     with_half,
 )
-from ctxguard.adapting.extra_fields import PlacedField, extra_fields
 from ctxguard.adapting.fields import (
     NULL_TEXT,
     Path,
@@ -34,8 +33,14 @@ from ctxguard.adapting.fields import (
     text_of,
     unreadable,
 )
-from ctxguard.adapting.message_view import PlacedCall, PlacedPart
-from ctxguard.adapting.provider_formats import GEMINI, refuse_foreign_part
+from ctxguard.adapting.message_view import (
+    GEMINI,
+    PlacedCall,
+    PlacedField,
+    PlacedPart,
+    extra_fields,
+    refuse_foreign_part,
+)
 from ctxguard.artifacts import Half, Part, PartKind, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.tokens.schemas import fields_of

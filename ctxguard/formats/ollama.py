@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from ctxguard.adapting.content_format import image
-from ctxguard.adapting.editing import copy_with
-from ctxguard.adapting.fields import Path, arguments_as_object, get, is_list, member_at, text_of
+from ctxguard.adapting.fields import Path, arguments_as_object, copy_with, get, is_list, member_at, text_of
 from ctxguard.adapting.message_view import MessageView
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind
 from ctxguard.formats.chat import Message, MessageFormat

@@ -8,17 +8,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ctxguard.adapting.adapter import request_flow, require_stabilizer, stabilize_native, window_for
-from ctxguard.adapting.editing import are_same_objects, copy_with
-from ctxguard.adapting.fields import get, member_at
+from ctxguard.adapting.fields import are_same_objects, copy_with, get, member_at
 from ctxguard.adapting.request import Request
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import ConfigError, CtxguardError, HistoryError
 from ctxguard.formats.format import Api, Format, Sent
 from ctxguard.formats.registry import find_format
-from ctxguard.tokens.accuracy import margin_of
 from ctxguard.tokens.artifact_counter import ArtifactCounter
 from ctxguard.tokens.counters import TokenCounter, find_counter
+from ctxguard.tokens.families import margin_of
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Body

@@ -10,11 +10,19 @@ from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 from ctxguard.adapting.content_format import places_of_texts, read_unknown, sealed
-from ctxguard.adapting.editing import REMOVED, copy_with
-from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, without_tokens
-from ctxguard.adapting.fields import Path, arguments_as_text, get, require_field, text_of
-from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, nested
-from ctxguard.adapting.provider_formats import RESPONSES, refuse_foreign
+from ctxguard.adapting.fields import REMOVED, Path, arguments_as_text, copy_with, get, require_field, text_of
+from ctxguard.adapting.message_view import (
+    RESPONSES,
+    MessageView,
+    PlacedCall,
+    PlacedField,
+    PlacedPart,
+    extra_fields,
+    fixed_field,
+    nested,
+    refuse_foreign,
+    without_tokens,
+)
 from ctxguard.artifacts import Artifact, Field, Kind, Part, ToolCall
 from ctxguard.formats.chat import PARTS
 from ctxguard.tokens.families import Costs

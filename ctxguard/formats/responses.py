@@ -14,8 +14,17 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ctxguard.adapting.content_format import sealed
-from ctxguard.adapting.editing import REMOVED, by_index
-from ctxguard.adapting.fields import Path, arguments_as_text, get, is_list, member_at, require_list, text_of
+from ctxguard.adapting.fields import (
+    REMOVED,
+    Path,
+    arguments_as_text,
+    by_index,
+    get,
+    is_list,
+    member_at,
+    require_list,
+    text_of,
+)
 from ctxguard.adapting.message_view import fill_nulls
 from ctxguard.adapting.read_cache import ReadCache, read_at
 from ctxguard.artifacts import Artifact, Kind, PartKind, ToolCall
@@ -28,6 +37,7 @@ from ctxguard.formats.format import (
     Event,
     Format,
     Sent,
+    Weave,
     choice_of,
     described_schema,
     records_of,
@@ -47,7 +57,6 @@ from ctxguard.formats.response_items import (
     view,
     without_empties,
 )
-from ctxguard.formats.weave import Weave
 from ctxguard.history.pairing import STRICT_IDS
 from ctxguard.tokens.schemas import is_any_deferred
 

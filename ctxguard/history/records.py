@@ -7,9 +7,13 @@ cannot match by accident.
 from __future__ import annotations
 
 import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 from hashlib import blake2b
+from importlib.resources import files
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ctxguard.artifacts import Artifact, Kind
 
@@ -167,3 +171,131 @@ def record_title(artifact: Artifact) -> str | None:
 def is_asked(artifact: Artifact) -> bool:
     """Return whether an artifact is a message in the user role that was written by a user, not by a stage."""
     return artifact.kind is Kind.USER and not is_synthetic(artifact)
+
+
+_UNSPACED: Final = "unspaced_"
+"""Prefix of the tables with phrases of languages that are written without spaces. They match anywhere."""
+_RANKING: Final = ("standing", "habits", "tellers", "politeness", "orders", "moment")
+
+
+class Phrase(NamedTuple):
+    """A phrase in a text.
+
+    Attributes:
+        start: Offset of its first character.
+        end: Offset after its last character.
+        table: The table that lists it, without the prefix `unspaced_`.
+    """
+
+    start: int
+    end: int
+    table: str
+
+
+@cache
+def _tables() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(files("ctxguard").joinpath("data/phrases.toml").read_text(encoding="utf-8"))
+
+
+def listed(table: str) -> list[str]:
+    """Return the phrases in a table, of all languages."""
+    by_language = _tables().get(table, {}).values()
+    return [each for one in by_language for each in (one.split() if isinstance(one, str) else one)]
+
+
+@cache
+def _automaton(tables: tuple[str, ...]) -> Any:  # noqa: ANN401 - pyahocorasick has no types
+    from ahocorasick import Automaton
+
+    found: dict[str, list[tuple[int, str, bool]]] = {}
+    for table in tables:
+        for name in (table, f"{_UNSPACED}{table}"):
+            for phrase in listed(name):
+                found.setdefault(phrase, []).append((len(phrase), table, name == table))
+    automaton = Automaton()
+    for phrase, uses in found.items():
+        automaton.add_word(phrase, tuple(uses))
+    automaton.make_automaton()
+    return automaton
+
+
+def phrases_in(text: str, *tables: str) -> Iterator[Phrase]:
+    """Yield the phrases in a text, by their ends. Case and the form of apostrophes do not matter.
+
+    Args:
+        text: The text.
+        tables: The tables to search for; none means all that rank sentences.
+    """
+    folded = text.replace("İ", "i").lower().replace("’", "'")  # "İ" alone takes more characters in lower case
+    for last, uses in _automaton(tables or _RANKING).iter(folded):
+        for length, table, is_spaced in uses:
+            start, end = last + 1 - length, last + 1
+            if not is_spaced or not (_in_word(folded, start - 1) or _in_word(folded, end)):
+                yield Phrase(start, end, table)
+
+
+def _in_word(text: str, place: int) -> bool:
+    return 0 <= place < len(text) and (text[place].isalnum() or text[place] == "_")
+
+
+@lru_cache(maxsize=4_096)
+def is_standing(text: str) -> bool:
+    """Return whether a text is phrased as a standing instruction ("never", "must", "from now on")."""
+    return any(True for _ in phrases_in(text, "standing"))
+
+
+_ENDS: Final = re.compile(r"(?<=[.!?…])([\"'”’»)\]]*)\s+|(?<=[。！？])([”’」』）]*)|\n+")
+_QUOTED: Final = re.compile(
+    r"“[^”\n]{1,200}”|„[^“”\n]{1,200}[“”]|«[^»\n]{1,200}»|\"[^\"\n]{1,200}\"|‘[^’\n]{1,200}’(?!\w)|(?<!\w)'[^\n]{1,200}?'(?!\w)"
+)
+"""Words in quotation marks, on one line and short, so that a mark that is never closed quotes nothing."""
+_LAST_WORD: Final = re.compile(r"(?<![\w.])(\w+(?:\.\w+)*)\.")
+_LONGEST_WORD: Final = 8
+"""Number of characters before a period in which an abbreviation is searched."""
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a text, in order, without the spaces between them; some may be empty."""
+    return (text[start:end] for start, end in sentence_spans(text))
+
+
+def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each sentence starts and ends.
+
+    A sentence ends at a line break, and at a mark such as a period, with the quotation marks and brackets that close
+    there. A period after an abbreviation or an initial ends none, nor does a mark inside a quotation, or at its end if
+    the next letter is a small one.
+    """
+    quoted, place, start = quoted_spans(text), 0, 0
+    for match in _ENDS.finditer(text):
+        end = match.end(match.lastindex) if match.lastindex else match.start()
+        if match.lastindex:
+            while place < len(quoted) and quoted[place][1] < end:
+                place += 1
+            is_quoted = place < len(quoted) and quoted[place][0] < end
+            goes_on = is_quoted and (end < quoted[place][1] or text[match.end() : match.end() + 1].islower())
+            if goes_on or _is_abbreviated(text, end):
+                continue
+        yield start, end
+        start = match.end()
+    yield start, len(text)
+
+
+def quoted_spans(text: str) -> Sequence[tuple[int, int]]:
+    """Return where the quotations of a text start and end, with their marks, in order."""
+    return [match.span() for match in _QUOTED.finditer(text)]
+
+
+def _is_abbreviated(text: str, end: int) -> bool:
+    """Return whether a text has an abbreviation or an initial, such as the `J.` of a name, right before `end`."""
+    begin = max(0, end - _LONGEST_WORD - 1)
+    last = None if text[end - 1] != "." else _LAST_WORD.fullmatch(text[begin:end].rsplit(maxsplit=1)[-1])
+    if last is None:
+        return False
+    is_initial = len(last[1]) == 1 and last[1].isupper() and last[1] != "I"
+    return is_initial or last[1].lower() in _abbreviations()
+
+
+@cache
+def _abbreviations() -> frozenset[str]:
+    return frozenset(listed("abbreviations"))

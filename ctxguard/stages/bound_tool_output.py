@@ -11,7 +11,7 @@ from ctxguard.content.views import NO_LIMITS, Count, FileType, Limits
 from ctxguard.draft import Ask, Draft, StageResult
 from ctxguard.errors import ConfigError
 from ctxguard.settings import opened, whole_number
-from ctxguard.stages.each import ChangedOnce
+from ctxguard.stages.arrival import ChangedOnce
 
 if TYPE_CHECKING:
     from ctxguard.config import TruncationConfig

@@ -21,12 +21,9 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft, LeftOut
 from ctxguard.history import RECALLED, TRAIL, ExchangeSpan, History, record_title
 from ctxguard.history.conversation import TASK_SHARE
-from ctxguard.stages.calibration import Calibration
-from ctxguard.stages.observations import holds_observation
-from ctxguard.stages.said import said_sentences
-from ctxguard.stages.short_views import may_leave, water_level
-from ctxguard.stages.trail import LEAST_NOTE, Note, read_note
-from ctxguard.stages.window_settings import SMALL, WindowSettings
+from ctxguard.stages.short_views import holds_observation, may_leave, water_level
+from ctxguard.stages.trail import LEAST_NOTE, Note, read_note, said_sentences
+from ctxguard.stages.window_settings import SMALL, Calibration, WindowSettings
 
 _NEWEST: Final = 0.5
 """If the outputs of the newest exchange take at most this share of the available tokens, they are sent whole."""

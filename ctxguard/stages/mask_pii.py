@@ -12,7 +12,7 @@ from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
 from ctxguard.history import MESSAGES, Memory
 from ctxguard.settings import instance
-from ctxguard.stages.each import ChangedOnce
+from ctxguard.stages.arrival import ChangedOnce
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker, MaskSession

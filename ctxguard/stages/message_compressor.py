@@ -17,7 +17,7 @@ from ctxguard.content.views import Count, FileType
 from ctxguard.draft import Draft
 from ctxguard.history import Memory
 from ctxguard.history.pairing import require_artifacts
-from ctxguard.stages.each import ChangedOnce
+from ctxguard.stages.arrival import ChangedOnce
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:

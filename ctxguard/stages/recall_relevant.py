@@ -23,9 +23,17 @@ from ctxguard.history.records import leading_records
 from ctxguard.stages.bound_tool_output import bound_text
 from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
 from ctxguard.stages.fold import State
-from ctxguard.stages.lexical import PASSAGE, Document, LexicalIndex, passages_for, passages_of
-from ctxguard.stages.observations import holds_observation
-from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
+from ctxguard.stages.lexical import (
+    PASSAGE,
+    Document,
+    LexicalIndex,
+    by_ranks,
+    passages_for,
+    passages_of,
+    per_token,
+    with_neighbors,
+)
+from ctxguard.stages.short_views import holds_observation
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store

@@ -8,20 +8,211 @@ as often, because names and errors that a text only mentions looked like its res
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.content.bounding import fit, measure
 from ctxguard.content.detection import detect
-from ctxguard.content.outcomes import clipped, names_no_reason, opens_with_error
+from ctxguard.content.names import ends_of
+from ctxguard.content.outcomes import LONGEST, OPENING_ERROR, clipped, names_no_reason, opens_with_error, outcome_of
 from ctxguard.content.processors.error_lines import REPORTED, LineSpan, find_errors
 from ctxguard.content.processors.text import TextProcessor
 from ctxguard.content.views import NO_LIMITS, Count, FileType, Source, View
 from ctxguard.draft import Draft
-from ctxguard.stages.observations import failure_of
-from ctxguard.stages.sentences import sentences
+from ctxguard.history import History
+from ctxguard.history.records import sentences
+
+_COMMAND_AT_END: Final = re.compile(r"(?:```|</\w+>)\s*$")
+_OBSERVED: Final = re.compile(r"\W*observations?\W*[:\n]", re.IGNORECASE)
+_LISTED: Final = re.compile(
+    r"[-dlbcps][-rwxsStT]{9}[.+@]?\s|total \d+$|\s*\d+[:\t→|]|\s*\[[A-Za-z]\d+\] |RootWebArea\b"
+)
+"""The start of a line in a directory listing, in a file with line numbers, or in an accessibility tree."""
+_TYPED: Final = (FileType.CONSOLE, FileType.SNAPSHOT, FileType.LOG, FileType.JSON, FileType.JSONL, FileType.HTML)
+_NO_LETTERS: Final = re.compile(r"[\W\d_]+")
+_SPACES: Final = re.compile(r"\s+")
+_READ: Final = 4_000
+"""Number of characters, from both ends of a message, by which it is judged."""
+_TYPE_READ: Final = 1_200
+"""Number of characters by which the type of a message is judged."""
+_TOOL_ERROR: Final = re.compile(r"\s*<((?:tool_use_)?error)>\s*(.*?)\s*(?:</\1>|\Z)", re.DOTALL)
+
+
+def holds_observation(history: History, number: int) -> bool:
+    """Return whether an exchange is the output of a program that an agent sent in the user's role.
+
+    In agents without tool calls, the model writes a command in a code block at the end of a message, and the agent
+    replies with the output in the user's role. Such an output is recognized by its text, or by such commands at the end
+    of the two replies before it. Later messages do not matter, so the answer is known when the message arrives.
+
+    Args:
+        history: The exchanges of the conversation.
+        number: Index of the exchange in the history.
+    """
+    span = history.spans[number]
+    if not span.is_asked:
+        return False
+    text = history.artifacts[span.start].text
+    if "\n" not in text or is_observation(text):
+        return is_observation(text)
+    place = bisect_left(history.replies, number)
+    before = history.replies[max(0, place - 2) : place]
+    return bool(before) and all(
+        _COMMAND_AT_END.search(history.artifacts[history.spans[n].start].text[-_READ:]) for n in before
+    )
+
+
+@lru_cache(maxsize=4_096)
+def is_observation(text: str) -> bool:
+    """Return whether a message in the user's role is program output, judged by a label, its lines, or its type."""
+    start = ends_of(text)[:_READ]
+    if _OBSERVED.match(start):
+        return True
+    signs = len(_SPACES.sub("", start))
+    if signs <= LONGEST:
+        return False
+    letters = len(_NO_LETTERS.sub("", start))
+    lines = [line for line in start.split("\n") if line.strip()]
+    listed = sum(_LISTED.match(line) is not None for line in lines)
+    return 2 * letters < signs or 2 * listed > len(lines) or detect(start[:_TYPE_READ]) in _TYPED
+
+
+def failure_of(result: Artifact) -> str | None:
+    """Return how a tool result says that its call failed, in at most 120 characters; None if it does not say so.
+
+    A call failed if the framework marks the result as an error, if the result begins or ends with an exit code other
+    than 0, or if it is an error message. An error that the result only quotes, such as a line of a file, is none.
+    """
+    text = result.text
+    tagged = _TOOL_ERROR.match(text)
+    ended = outcome_of(text, ran=True)
+    if ended.failed or is_flagged(result) or tagged is not None:
+        return clipped(tagged[2] if tagged is not None else ended.words or text, LONGEST)
+    told = outcome_of(text, ran=False, reads=True)
+    return told.words or clipped(text, LONGEST) if told.failed else None
+
+
+_SENTENCE: Final = re.compile(
+    r"(?<!\bno )(?<!\b0 )(?<!\bany )(?<!\bif an )(?<!without )(?<!without an )\berrors? (?:(?:was |were |has |have )?"
+    r"(?:raised|thrown|occurr?ed|happened|encountered|returned)"
+    r"|(?:calling|executing|running|invoking|loading|reading|writing|parsing|connecting|opening|processing|fetching"
+    r"|creating|evaluating|sending|while|when|during)\b)|\b[1-9]\d* (?:[\w-]+ )?errors?\b",
+    re.IGNORECASE,
+)
+_FIELD: Final = re.compile(
+    r"""["'](?:error|exception)["']\s*:\s*(?!null|none|false|""|''|\[\]|\{\}|0\b)\S"""
+    r"""|["'](?:status|type|level|outcome|state)["']\s*:\s*["'](?:error|errored|failed|failure|fatal)["']"""
+    r"""|["']is_?error["']\s*:\s*true""",
+    re.IGNORECASE,
+)
+_LABEL: Final = re.compile(
+    r"^[^\S\n]*(?:#{1,6}[^\S\n]+|\*\*)(?:[\w-]+[^\S\n]){0,2}(?:error|failure)s?\b(?![^\S\n]+[a-z])"
+    r"|<(?:[\w-]+[_-])?error>\s*[^\s<]"
+    r"|^[^\S\n]*(?:status|state|outcome|result|level)[^\S\n]*[:=][^\S\n]*(?:error|errored|failed|failure|fatal)\b"
+    r"|\bis_?error[\"']?\s*[:=]\s*true"
+    r"|\A\W*(?!.*\b(?:no|zero|without|any|0|ignore)\b)(?:[\w'-]+ ){0,4}error\W*\Z",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Headings, tags, and fields by which programs label an error; also a message that consists of such a label alone."""
+_SAID: Final = re.compile(
+    r"\berror (?:code )?#?[45]\d\d\b"
+    r"|\b(?:introduced|encountered|hit|got) (?:an?|new|the following) (?:[\w-]+ )?errors?\b"
+    r"|(?<!if )(?<!whether )(?<!when )(?<!case )\bthere (?:was|were|is|are) "
+    r"(?:(?!no |any |zero |not )[\w'-]+ ){0,2}errors?\b",
+    re.IGNORECASE,
+)
+_SIGNS: Final = (
+    (
+        (
+            "error",
+            "fatal",
+            "critical",
+            "exception",
+            "panic",
+            "traceback",
+            "err!",
+            "e   ",
+            "fail",
+            "unable",
+            "could not",
+        ),
+        lambda text: OPENING_ERROR.search(f"\n{text}"),
+    ),
+    (("error", "fatal", "critical"), re.compile(r"\b(?:ERROR|FATAL|CRITICAL)\b\s*[\]:\-|]").search),
+    (("error",), _SENTENCE.search),
+    (("error", "fail", "fatal"), _LABEL.search),
+    (("error",), _SAID.search),
+    (("failed", "error"), re.compile(r"^(?:FAILED|ERROR) [\w./\\-]+(?:::| - )", re.MULTILINE).search),
+    (("error", "exception", "fail", "fatal"), _FIELD.search),
+    (
+        ("exit", "returncode"),
+        re.compile(r"\b(?:exit(?:ed)?(?: with)?(?: code| status)?|returncode)[ :=]+[1-9]\d*\b", re.IGNORECASE).search,
+    ),
+    (
+        ("http", "status ", "status:", "status="),
+        re.compile(r"\b(?:HTTP(?:/\d(?:\.\d)?)?|status(?: code)?)[ :=]+[45]\d\d\b", re.IGNORECASE).search,
+    ),
+)
+"""Patterns of error reports, each with a list of words. Every text that matches a pattern contains at least one of its
+words. Most texts contain none of them, so the pattern does not need to be tried."""
+_SPOKEN: Final = (Kind.TOOL, Kind.ASSISTANT, Kind.USER)
+
+
+def reports_error(artifact: Artifact) -> bool:
+    """Return whether a message or tool output reports an error, by a flag of the framework or by its text."""
+    if artifact.kind not in _SPOKEN:
+        return False
+    return is_flagged(artifact) or _holds_error(artifact.text)
+
+
+def is_flagged(artifact: Artifact) -> bool:
+    """Return whether the native message or part from which an artifact was read is flagged as an error."""
+    return any(map(_marks_error, _natives(artifact.root.source)))
+
+
+def _holds_error(text: str) -> bool:
+    # The words are tried first: searching for a substring is much faster than matching a regular expression.
+    folded = text.casefold()
+    return any(search(text) for words, search in _SIGNS if any(word in folded for word in words))
+
+
+def _natives(source: object) -> Iterator[object]:
+    """Yield the native message from which an artifact was read, and the parts of the message that hold the artifact."""
+    # If a message can be read as several artifacts, the adapter wraps the message; otherwise it is the source itself.
+    message = getattr(source, "message", source)
+    if message is None:
+        return
+    yield message
+    inside = _field(message, "parts") or _field(message, "content")
+    indexes = getattr(source, "indexes", None)
+    if isinstance(inside, list | tuple) and indexes is not None:
+        # `indexes` are the parts that belong to this artifact; the others belong to other artifacts.
+        yield from (inside[index] for index in indexes if 0 <= index < len(inside))
+
+
+def _marks_error(native: object) -> bool:
+    """Return whether a native message or part is flagged as an error.
+
+    The flags are those of LangChain (`status`), Anthropic (`is_error`), MCP (`isError`), and Pydantic AI (retry parts
+    and `outcome`).
+    """
+    return (
+        _field(native, "status") == "error"
+        or _field(native, "is_error") is True
+        or _field(native, "isError") is True
+        or _field(native, "part_kind") in ("retry-prompt", "retry-feedback")
+        or _field(native, "outcome") in ("failed", "retried")
+    )
+
+
+def _field(native: object, name: str) -> object:
+    return native.get(name) if isinstance(native, Mapping) else getattr(native, name, None)
+
 
 _BY: Final = "ctxguard"
 _SMALL: Final = 1_000

@@ -11,8 +11,8 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import ConfigError
 from ctxguard.history import is_asked
 from ctxguard.history.pairing import require_artifacts
-from ctxguard.stages.error_reports import reports_error
 from ctxguard.stages.lexical import LexicalIndex
+from ctxguard.stages.short_views import reports_error
 
 WEIGHTS: Final[Mapping[str, float]] = {
     "kind": 0.15,

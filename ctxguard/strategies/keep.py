@@ -17,7 +17,7 @@ from ctxguard.history import History
 from ctxguard.history.conversation import TASK_SHARE
 from ctxguard.history.pairing import require_artifacts
 from ctxguard.settings import whole_number
-from ctxguard.stages.repair_exchanges import RepairExchanges
+from ctxguard.stages.arrival import RepairExchanges
 from ctxguard.tokens import ArtifactCounter, find_counter
 
 _WIDENING: Final = 100

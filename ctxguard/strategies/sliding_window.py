@@ -14,7 +14,7 @@ from typing import Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.history import RECALLED, History, record_title
 from ctxguard.settings import whole_number
-from ctxguard.stages.error_reports import reports_error
+from ctxguard.stages.short_views import reports_error
 from ctxguard.strategies.keep import Choice, Keep, Past
 
 

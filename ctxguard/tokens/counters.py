@@ -26,8 +26,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from ctxguard.errors import ConfigError, CtxguardError, TokenizerError
 from ctxguard.settings import install_command
-from ctxguard.tokens.accuracy import NO_MODEL, accuracy_of
-from ctxguard.tokens.families import TEKKEN, Costs, Family, family_of
+from ctxguard.tokens.families import NO_MODEL, TEKKEN, Costs, Family, accuracy_of, family_of
 
 ENCODINGS: Final = ("o200k_base", "cl100k_base")
 _CHUNK: Final = 65_536  # characters, see `_pieces`

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.errors import ConfigError
-from ctxguard.tokens.accuracy import Margin
 from ctxguard.tokens.counters import TokenCounter, find_counter
-from ctxguard.tokens.families import GENERIC
+from ctxguard.tokens.families import GENERIC, Margin
 from ctxguard.tokens.schemas import functions_of
 from ctxguard.tokens.text_cache import TextCache
 

@@ -32,7 +32,7 @@ from ctxguard.errors import AuditError, ConfigError, reason_of
 from ctxguard.pii import Detector, RuleSet
 from ctxguard.pii.placeholders import PLACEHOLDER
 from ctxguard.tokens.text_cache import TextCache
-from ctxguard.wire.texts import Values
+from ctxguard.wire.checking import Values
 
 Audit: TypeAlias = Callable[[Mapping[str, object], bytes | None], object]
 """Function called with the record of a request and the body that is about to be sent.

@@ -14,7 +14,7 @@ from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.mask.unmask import values_in
 from ctxguard.pii.mask.vault import SessionVault
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.wire.masking import WireMasking
+from ctxguard.wire.checking import WireMasking
 from ctxguard.wire.sessions import MemoryVault, Owner, Thread
 
 _ITEMS: Final = 4_096

@@ -32,28 +32,28 @@ from ctxguard.report import Report
 from ctxguard.report.telemetry import Metrics
 from ctxguard.settings import nearest, opened, share_of
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.wire.asked import WireRequest
 from ctxguard.wire.audit import Audit, HiddenValues, version_of
-from ctxguard.wire.bodies import is_json_lines
-from ctxguard.wire.caches import Caches, Prompt
-from ctxguard.wire.caching import with_breakpoints
+from ctxguard.wire.bodies import (
+    WireRequest,
+    decode_request,
+    is_json_lines,
+    is_upload,
+    parse_body,
+    split_parts,
+    write_body,
+)
+from ctxguard.wire.caches import Caches, Prompt, with_breakpoints
 from ctxguard.wire.chains import Chains
-from ctxguard.wire.checking import TEXT_PATHS, BodyCheck, BodyTexts
-from ctxguard.wire.counting import Counters, model_of
-from ctxguard.wire.decoding import decode_request
+from ctxguard.wire.checking import TEXT_PATHS, BodyCheck, BodyTexts, Use, Values, WireMasking
 from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
-from ctxguard.wire.masking import WireMasking
-from ctxguard.wire.metering import labels_of, model_name
+from ctxguard.wire.metering import Counters, labels_of, model_name, model_of
 from ctxguard.wire.readback import ReadBack, Reading
 from ctxguard.wire.replies import Reply, session_of
-from ctxguard.wire.request_json import parse_body, write_body
 from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads, numberings_of
 from ctxguard.wire.streams import EventStream, StreamForm
-from ctxguard.wire.texts import Use, Values
-from ctxguard.wire.uploads import is_upload, split_parts
 
 if TYPE_CHECKING:
-    from ctxguard.formats.weave import Weave
+    from ctxguard.formats.format import Weave
     from ctxguard.pii.mask.strategies import Strategies
     from ctxguard.stores import Store
 

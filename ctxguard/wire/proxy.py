@@ -21,7 +21,7 @@ from ctxguard.formats.registry import format_of
 from ctxguard.settings import extra
 from ctxguard.wire.caches import PROVIDERS
 from ctxguard.wire.guard import Guard
-from ctxguard.wire.refusals import ERROR_HEADER, error_body, error_event, status_of
+from ctxguard.wire.limits import ERROR_HEADER, error_body, error_event, status_of
 from ctxguard.wire.transport import UNFORWARDED, AsyncTransport
 
 if TYPE_CHECKING:

@@ -22,12 +22,12 @@ from ctxguard.content import recall_tool
 from ctxguard.draft import Ask
 from ctxguard.errors import WireError
 from ctxguard.files.results import RECALL_SCHEMA
+from ctxguard.formats.format import Item, Weave
 from ctxguard.formats.gemini_parts import NO_ID
-from ctxguard.formats.weave import Item, Weave
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.lexical import passages_for
 from ctxguard.stores import MemoryStore
-from ctxguard.wire.asked import Turn, WireRequest
+from ctxguard.wire.bodies import Turn, WireRequest
 from ctxguard.wire.checking import BodyCheck, BodyTexts
 from ctxguard.wire.replies import Reply, as_json, session_of
 from ctxguard.wire.sessions import numberings_of
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ctxguard.report.telemetry import Metrics
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.stores import Store
+
 
 MOST_ROUNDS: Final = 6
 """Maximum number of consecutive responses whose recall calls are answered.

@@ -10,8 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
-from ctxguard.adapting.editing import copy_with
-from ctxguard.adapting.fields import Path
+from ctxguard.adapting.fields import Path, copy_with
 from ctxguard.errors import CtxguardError
 from ctxguard.formats.format import Channel, Delta, Event
 from ctxguard.pii import UnmaskStream
@@ -20,8 +19,8 @@ from ctxguard.wire import events, frames, lines
 from ctxguard.wire.replies import Tool, as_json, tool_of
 
 if TYPE_CHECKING:
-    from ctxguard.formats.weave import Item, Weave
-    from ctxguard.wire.asked import WireRequest
+    from ctxguard.formats.format import Item, Weave
+    from ctxguard.wire.bodies import WireRequest
     from ctxguard.wire.replies import Reply
 
 Origin = TypeVar("Origin")

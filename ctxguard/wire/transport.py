@@ -12,34 +12,34 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, Unpack, cast
 
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import CtxguardError
 from ctxguard.formats.registry import format_of
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.wire.asked import WireRequest
 from ctxguard.wire.bodies import (
     UnreadableError,
+    WireRequest,
     apieces,
     awhole,
+    can_decode,
     encoding_of,
     is_json_lines,
+    is_upload,
     json_lines_error,
     pieces,
     whole,
 )
-from ctxguard.wire.decoding import can_decode
 from ctxguard.wire.guard import HEADERS, SESSION_HEADER, Guard, GuardSettings, Prepared
+from ctxguard.wire.limits import ERROR_HEADER, error_body, name_of, status_of
 from ctxguard.wire.metering import Billed
-from ctxguard.wire.refusals import ERROR_HEADER, error_body, name_of, status_of
-from ctxguard.wire.uploads import is_upload
 
 if TYPE_CHECKING:
     import httpx
     import httpx2
 
-    from ctxguard.formats.weave import Weave
+    from ctxguard.formats.format import Weave
     from ctxguard.wire.streams import StreamForm
 
     # clients of both libraries accept these classes; at run time, having the right methods is enough
@@ -63,6 +63,9 @@ _JSON_LINES: Final = frozenset(
     f"application/{name}" for name in ("x-ndjson", "ndjson", "jsonl", "x-jsonl", "jsonlines", "x-jsonlines")
 ) | {"application/json-seq", "application/stream+json", "text/x-ndjson", "text/jsonl"}
 """Media types of JSON lines, in lower case."""
+
+
+Client = TypeVar("Client")
 
 
 class Transport(_Transport):
@@ -489,3 +492,20 @@ class _MeteredStream:
 @lru_cache(maxsize=8)
 def _stream_of(library: Any, kind: type) -> Any:  # noqa: ANN401 - a class that the library takes for a stream of its own
     return type(kind.__name__, (kind, library.SyncByteStream, library.AsyncByteStream), {})
+
+
+def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> Client:
+    """Return a copy of a client whose requests are guarded. It uses the same connections as the original client.
+
+    Args:
+        client: `OpenAI`, `AsyncOpenAI`, one of the Azure clients, `Anthropic`, or `AsyncAnthropic`.
+        guard: A stabilizer, or a guard to share between clients.
+        settings: The settings of `ctxguard.wire.Guard`, if `guard` is a stabilizer.
+
+    Raises:
+        ConfigError: If a setting cannot be used.
+    """
+    given = cast("Any", client)
+    # the SDKs have no public attribute for a client's HTTP client
+    http_client = guarded_http_client(given._client, as_guard(guard, settings))  # noqa: SLF001
+    return cast("Client", given.with_options(http_client=http_client))

@@ -65,7 +65,7 @@ def test_of_the_wire(copied):
     import json
 
     from ctxguard.wire import Credentials, Guard
-    from ctxguard.wire.asked import WireRequest
+    from ctxguard.wire.bodies import WireRequest
 
     body = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": f"I am {MAIL}."}]}).encode()
     request = WireRequest("POST", "/v1/chat/completions", {}, body)

@@ -6,7 +6,7 @@ import pytest
 
 from ctxguard import Stabilizer, guard
 from ctxguard.adapting.registry import require_adapter
-from ctxguard.stages.repair_exchanges import INTERRUPTED
+from ctxguard.stages.arrival import INTERRUPTED
 
 
 def anthropic(*answered):

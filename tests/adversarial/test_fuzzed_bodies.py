@@ -20,8 +20,8 @@ from ctxguard.errors import CtxguardError
 from ctxguard.formats.registry import format_of
 from ctxguard.formats.requests import count_sent
 from ctxguard.wire import Guard
-from ctxguard.wire.counting import Counters, model_of
 from ctxguard.wire.guard import WireRequest
+from ctxguard.wire.metering import Counters, model_of
 
 BUDGET = 3_000
 MAIL = "zora.quill@mailhost.org"

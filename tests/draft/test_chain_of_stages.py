@@ -9,7 +9,7 @@ from ctxguard.draft.chain import Chain
 from ctxguard.pii import SSN, STANDARD, Masker
 from ctxguard.policies import POLICIES
 from ctxguard.stages import BoundToolOutput, MaskPII, StableWindow
-from ctxguard.stages.start_with_user import StartWithUser
+from ctxguard.stages.arrangement import StartWithUser
 from ctxguard.stores import MemoryStore
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxguard.formats.blocks import BlockFormat
-from ctxguard.formats.format import Format
-from ctxguard.formats.weave import Weave
+from ctxguard.formats.format import Format, Weave
 
 MISSING = [(kind, name) for kind in (Format, BlockFormat, Weave) for name in sorted(kind.__abstractmethods__)]
 

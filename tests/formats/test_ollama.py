@@ -14,8 +14,8 @@ from ctxguard.formats.registry import detect_api
 from ctxguard.testing import AdapterConformance
 from ctxguard.tokens import count_request
 from ctxguard.wire import AsyncTransport, Guard, Transport
-from ctxguard.wire.asked import WireRequest
-from ctxguard.wire.refusals import error_body
+from ctxguard.wire.bodies import WireRequest
+from ctxguard.wire.limits import error_body
 
 httpx = pytest.importorskip("httpx")
 

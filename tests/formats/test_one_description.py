@@ -120,4 +120,4 @@ def test_no_other_room_reads_a_format(word):
     found = {path for path in sources if quoted.search(path.read_text())}
     assert found
     assert {path.parent.name for path in found} - {"formats"} <= {"adapting"}
-    assert {path.name for path in found if path.parent.name == "adapting"} <= {"provider_formats.py"}
+    assert {path.name for path in found if path.parent.name == "adapting"} <= {"message_view.py"}

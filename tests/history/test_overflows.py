@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ctxguard import Artifact, Stabilizer
 from ctxguard.artifacts import Part
 from ctxguard.errors import BudgetExceededError
-from ctxguard.history.overflows import Overflow, Overflows
+from ctxguard.history.conversation import Overflow, Overflows
 
 LINES = st.lists(st.text(max_size=3), max_size=6).map(lambda said: [Artifact("user", line) for line in said])
 
@@ -34,7 +34,7 @@ def test_the_latest_refusal_of_what_a_history_continues_is_found(begin, more, ot
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr("ctxguard.history.overflows._MOST", 2)
+    monkeypatch.setattr("ctxguard.history.conversation._MOST", 2)
     known = Overflows()
     for mark in "abc":
         known.note([Artifact("user", mark)], 1, before=2)

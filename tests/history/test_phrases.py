@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_pages import ROOT
 from patience import is_linear
 
-from ctxguard.history.phrases import is_standing, listed, phrases_in
+from ctxguard.history.records import is_standing, listed, phrases_in
 
 TABLES = tomllib.loads((ROOT / "ctxguard" / "data" / "phrases.toml").read_text(encoding="utf-8"))
 SPACED = {

@@ -8,7 +8,7 @@ import pytest
 
 from ctxguard import Artifact, ToolCall
 from ctxguard.stages import SlidingWindow
-from ctxguard.stages.error_reports import reports_error
+from ctxguard.stages.short_views import reports_error
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from patience import is_linear
 
 from ctxguard import Artifact
 from ctxguard.history import History
-from ctxguard.stages.observations import failure_of, holds_observation, is_observation
+from ctxguard.stages.short_views import failure_of, holds_observation, is_observation
 from ctxguard_anthropic import AnthropicAdapter
 
 LISTING = "total 56\n-rw-r--r-- 1 root root 4096 Feb 11 08:56 test\n-rw-r--r-- 1 root root 99 Feb 11 08:32 error.c\n"

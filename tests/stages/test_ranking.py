@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ctxguard.draft import adrive, drive
 from ctxguard.errors import ConfigError
 from ctxguard.stages.embeddings import Embedding, SemanticIndex, find_embedder
-from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
+from ctxguard.stages.lexical import by_ranks, per_token, with_neighbors
 from ctxguard.stores import MemoryStore
 
 SCORES = st.dictionaries(st.integers(0, 30), st.floats(-1, 10), max_size=12)

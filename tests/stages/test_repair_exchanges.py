@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ctxguard import Artifact, Stabilizer
 from ctxguard.errors import PairingError
 from ctxguard.history import pair
-from ctxguard.stages import RepairExchanges, repair_exchanges
-from ctxguard.stages.repair_exchanges import INTERRUPTED
+from ctxguard.stages import RepairExchanges, arrival
+from ctxguard.stages.arrival import INTERRUPTED
 from ctxguard.testing import broken_histories, histories
 
 
@@ -136,7 +136,7 @@ def test_a_history_that_grows_is_mended_as_it_is_at_once(history):
 def test_only_what_is_new_of_a_broken_history_is_looked_at(monkeypatch):
     looked = []
     monkeypatch.setattr(
-        repair_exchanges,
+        arrival,
         "pair",
         lambda artifacts, begin=0, **more: looked.append(begin) or pair(artifacts, begin, **more),
     )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import is_linear
 
-from ctxguard.stages.said import said_sentences
+from ctxguard.stages.trail import said_sentences
 
 
 def texts(message: str) -> list[str]:

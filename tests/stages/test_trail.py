@@ -16,8 +16,7 @@ from ctxguard.artifacts import Media, ToolCall
 from ctxguard.history import TRAIL, record_title, write_record
 from ctxguard.history.records import records_in
 from ctxguard.pii import STANDARD
-from ctxguard.stages.said import said_sentences
-from ctxguard.stages.trail import Note, facts_of, read_note, write_note
+from ctxguard.stages.trail import Note, facts_of, read_note, said_sentences, write_note
 from ctxguard.tokens import find_counter
 
 COUNT = find_counter("o200k_base").count

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ctxguard import Artifact, Stabilizer, ToolCall
 from ctxguard.checks import CallsArePaired
 from ctxguard.stages import RepairExchanges
-from ctxguard.stages.repair_exchanges import INTERRUPTED, UNCLEAR
+from ctxguard.stages.arrival import INTERRUPTED, UNCLEAR
 from ctxguard_google import GoogleAdapter
 from ctxguard_openai import ResponsesAdapter
 

@@ -37,7 +37,7 @@ from ctxguard.stages import (
     SlidingWindow,
     StableWindow,
 )
-from ctxguard.stages.error_reports import reports_error
+from ctxguard.stages.short_views import reports_error
 from ctxguard.stores import MemoryStore, SQLiteStore
 from ctxguard.strategies.checkpoints import PageState, PhaseRule, phase_rules
 from ctxguard.testing import histories, law_findings

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from ctxguard import Artifact, BudgetExceededError, Stabilizer
 from ctxguard.errors import ConfigError
-from ctxguard.tokens.accuracy import MEASURED, Margin, margin_of
 from ctxguard.tokens.counters import find_counter
-from ctxguard.tokens.families import FAMILIES
+from ctxguard.tokens.families import FAMILIES, MEASURED, Margin, margin_of
 
 CLAUDE = "claude-sonnet-4-5"
 

@@ -11,8 +11,8 @@ from recordings import RECORDINGS
 from ctxguard.errors import CtxguardError
 from ctxguard.formats.usage import Errors, compared, usages_in
 from ctxguard.tokens import find_counter
-from ctxguard.tokens.accuracy import MEASURED
 from ctxguard.tokens.counters import TEKKEN, find_vocabulary
+from ctxguard.tokens.families import MEASURED
 
 DATA = RECORDINGS / "usage" / "requests.jsonl.gz"
 pytestmark = pytest.mark.recordings

@@ -10,7 +10,7 @@ import pytest
 import ctxguard
 from ctxguard import Artifact, Stabilizer
 from ctxguard.errors import ConfigError
-from ctxguard.tokens.windows import FALLBACK, Window, window_of
+from ctxguard.tokens.families import FALLBACK, Window, window_of
 from ctxguard.wire.guard import Guard, WireRequest
 
 PUBLISHED = {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tiers import crossed
 
 from ctxguard import Stabilizer
-from ctxguard.wire import AsyncTransport, Guard, Transport, decoding
+from ctxguard.wire import AsyncTransport, Guard, Transport, bodies
 from ctxguard.wire.bodies import UnreadableError, pieces, whole
 
 httpx = pytest.importorskip("httpx")
@@ -54,9 +54,9 @@ def coded(data, encoding):
         packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
         return packer.compress(data) + packer.flush()
     if encoding in ("br", "zstd"):
-        if not decoding.can_decode(encoding):
+        if not bodies.can_decode(encoding):
             pytest.skip(f"no library for {encoding} is installed")
-        return (pytest.importorskip("brotli") if encoding == "br" else decoding._zstd_module()).compress(data)
+        return (pytest.importorskip("brotli") if encoding == "br" else bodies._zstd_module()).compress(data)
     return data
 
 

@@ -18,8 +18,8 @@ from ctxguard.formats.registry import format_of
 from ctxguard.formats.requests import count_sent
 from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.text_cache import TextCache
-from ctxguard.wire.counting import model_of
 from ctxguard.wire.guard import Guard, WireRequest
+from ctxguard.wire.metering import model_of
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -36,7 +36,7 @@ SCANNED = cache(scan)
 @pytest.fixture(autouse=True)
 def found_once(monkeypatch):
     """Let the guards of all budgets share what the rules find and what the checks have seen: it is the same texts."""
-    monkeypatch.setattr("ctxguard.wire.masking.TextCache", lambda: FOUND)
+    monkeypatch.setattr("ctxguard.wire.checking.TextCache", lambda: FOUND)
     for module in ("ctxguard.wire.checking", "ctxguard.checks.no_pii"):
         monkeypatch.setattr(f"{module}.scan", SCANNED)
 

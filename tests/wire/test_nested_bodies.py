@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxguard import Stabilizer
-from ctxguard.adapting.editing import copy_with
-from ctxguard.adapting.fields import is_field_name
+from ctxguard.adapting.fields import copy_with, is_field_name
+from ctxguard.wire.checking import Use, texts_of
 from ctxguard.wire.guard import Guard, WireRequest
-from ctxguard.wire.texts import Use, texts_of
 
 KEYS = st.sampled_from(["a", "text", "id", "properties", "url", "b c"])
 VALUES = st.recursive(

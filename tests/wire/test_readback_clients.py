@@ -13,8 +13,8 @@ from test_readback import AGAIN, LOG, OTHER, at, filled, history_of_body, masked
 
 from ctxguard import Stabilizer
 from ctxguard.wire import Guard, Transport, proxy_app
-from ctxguard.wire.clients import guarded
 from ctxguard.wire.run import summary
+from ctxguard.wire.transport import guarded
 
 LAST = [["Let me see. ", read_log], [AGAIN, read_log], ["Ann moved it."]]
 

@@ -20,7 +20,7 @@ from ctxguard.cli.options import StabilizerOptions, settings_of
 from ctxguard.cli.program import app
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.pii import new_key
-from ctxguard.wire.asked import WireRequest
+from ctxguard.wire.bodies import WireRequest
 from ctxguard.wire.cli import Guarding, guard_of
 
 httpx = pytest.importorskip("httpx")

@@ -14,7 +14,7 @@ from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, 
 from ctxguard.pii import Masker, Vault, new_key
 from ctxguard.stages import MaskPII
 from ctxguard.stores import MemoryStore
-from ctxguard.wire import decoding
+from ctxguard.wire import bodies
 from ctxguard.wire.guard import Guard, WireRequest
 
 MAIL, OTHER = "ann@example.com", "bob@example.org"
@@ -244,13 +244,13 @@ CODERS = {
     "x-gzip": gzip.compress,
     "deflate": zlib.compress,
     "br": lambda data: pytest.importorskip("brotli").compress(data),
-    "zstd": lambda data: decoding._zstd_module().compress(data),
+    "zstd": lambda data: bodies._zstd_module().compress(data),
 }
 
 
 @pytest.mark.parametrize("encoding", CODERS)
 def test_a_compressed_body_is_read_and_sent_plain(guard, encoding):
-    if not decoding.can_decode(encoding):
+    if not bodies.can_decode(encoding):
         pytest.skip(f"no library for {encoding} is installed")
     packed = CODERS[encoding](json.dumps({"messages": [USER]}).encode())
     body, _ = sent(guard, packed, **{"content-encoding": encoding.upper()})
@@ -259,7 +259,7 @@ def test_a_compressed_body_is_read_and_sent_plain(guard, encoding):
 
 @pytest.mark.parametrize("encoding", CODERS)
 def test_a_compressed_body_is_limited_by_what_it_comes_to(encoding):
-    if not decoding.can_decode(encoding):
+    if not bodies.can_decode(encoding):
         pytest.skip(f"no library for {encoding} is installed")
     packed = CODERS[encoding](b" " * 30_000_000)
     tracemalloc.start()

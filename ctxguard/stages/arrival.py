@@ -1,18 +1,59 @@
-"""Repair histories that a provider would refuse because their tool calls and results do not match."""
+"""The stages that read each message once, when it arrives: repair its calls, end its lifetime, drop its old thinking.
+
+A history with calls or results that do not match is refused by providers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final, Literal, TypeAlias
+from operator import attrgetter
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
-from ctxguard.artifacts import Artifact, Kind, ToolCall
-from ctxguard.draft import Draft
+from ctxguard.artifacts import Artifact, Kind, Lifetime, Part, ToolCall
+from ctxguard.draft import Action, Change, Draft
 from ctxguard.errors import ConfigError, PairingError
-from ctxguard.history import Memory, Pairing, pair
+from ctxguard.history import Exchange, Memory, Pairing, exchanges, is_asked, pair
 from ctxguard.history.pairing import holds_all_results, is_repeated, whole_until
 from ctxguard.history.soundness import make_sound
+
+if TYPE_CHECKING:
+    from ctxguard.draft import Draft
+
+
+class ChangedOnce:
+    """Calls a function once for each artifact of a growing history, in order, and remembers the results.
+
+    Args:
+        change: Function that returns the artifact itself or a changed copy. The result may depend on earlier artifacts,
+            but never on later ones.
+        action: What was done to changed artifacts, for the report.
+        reason: Why artifacts were changed, for the report: one string for all, or a mapping by `id()` of the original
+            artifact.
+    """
+
+    def __init__(
+        self, change: Callable[[Artifact], Artifact], *, action: Action, reason: str | Mapping[int, str]
+    ) -> None:
+        self._change = change
+        self._action: Action = action
+        self._reason = reason
+        self._results: list[Artifact] = []
+        self._is_changed = False
+
+    def revised(self, draft: Draft) -> Draft:
+        """Return the draft with the changed artifacts; the draft itself if none was changed."""
+        memory = draft.memory
+        for artifact in memory.new(draft.artifacts):
+            result = self._change(artifact)
+            memory.append(self._results, result)
+            if result is not artifact and not self._is_changed:
+                memory.set(self, "_is_changed", value=True)
+        if not self._is_changed:
+            return draft
+        return draft.changed(Change(draft.artifacts, tuple(self._results), self._action, self._reason))
+
 
 INTERRUPTED: Final = "[no result: the call was interrupted]"
 """The text of the result that is inserted for a call without a result."""
@@ -384,3 +425,200 @@ def _is_bare(result: Artifact) -> bool:
 def stand_in(call: ToolCall, text: str = INTERRUPTED) -> Artifact:
     """Return a tool result that takes the place of the missing result of a call."""
     return Artifact(Kind.TOOL, text, answers=call.id, name=call.name)
+
+
+class ExpireLifetimes:
+    """Drops each exchange that contains an artifact whose lifetime has ended.
+
+    A lifetime with `until` ends when a later artifact lists that name in its `events`, or when a later exchange has a
+    result of the tool with that name. For example, `{"snapshot": Lifetime(until="snapshot")}` keeps only the latest
+    snapshot. Pinned artifacts never expire, and neither does an open exchange, whose tool calls have no results yet.
+
+    Args:
+        rules: Lifetimes of artifacts that have no lifetime of their own, by name of the tool or by kind (such as
+            `"tool"`). The name of a tool takes precedence over the kind.
+
+    Raises:
+        ConfigError: If `rules` is not a mapping, or a value in it is not a `Lifetime`.
+    """
+
+    name = "ExpireLifetimes"
+
+    def __init__(self, rules: Mapping[str, Lifetime] | None = None) -> None:
+        self.rules = _parse_rules({} if rules is None else rules)
+
+    def __call__(self, draft: Draft, /) -> Draft:
+        """Return the draft without expired exchanges."""
+        if not self.rules and not any(map(attrgetter("lifetime"), draft.artifacts)):
+            return draft
+        ages = _ages(draft.artifacts)
+        found = exchanges(draft.artifacts)
+        last_seen = {event: position for position, one in enumerate(draft.artifacts) for event in one.events}
+        last_results = _last_results(found)
+        expired: dict[int, str] = {}
+        for exchange in found:
+            why = self._why_expired(exchange, ages, last_seen, last_results)
+            # An open exchange still waits for results, which could not be sent without their calls.
+            if why and not exchange.open:
+                expired.update((id(artifact), why) for artifact in exchange.artifacts)
+        left = (a for a in draft.artifacts if id(a) not in expired)
+        return draft.revise(left, reason=expired, cause="lifetime")
+
+    def _why_expired(
+        self, exchange: Exchange, ages: list[int], last_seen: Mapping[str, int], last_results: Mapping[str, int]
+    ) -> str:
+        for artifact, position in zip(exchange.artifacts, exchange.positions, strict=True):
+            lifetime = artifact.lifetime or self._by_rule(artifact, exchange)
+            # A pin takes precedence over a lifetime.
+            if lifetime is None or artifact.pinned:
+                continue
+            if lifetime.turns is not None and ages[position] >= lifetime.turns:
+                return f"lived {lifetime.turns} turns"
+            if lifetime.until is None:
+                continue
+            if (
+                # Parallel results in one exchange are equally new, so positions of exchanges are compared.
+                last_seen.get(lifetime.until, -1) > position
+                or last_results.get(lifetime.until, -1) > exchange.positions[0]
+            ):
+                return f"lived until {lifetime.until!r}"
+        return ""
+
+    def _by_rule(self, artifact: Artifact, exchange: Exchange) -> Lifetime | None:
+        if not self.rules:
+            return None
+        if artifact.kind is Kind.TOOL:
+            name = _tool_of(artifact, exchange)
+            # The name comes first, because it is more specific than the kind.
+            if name in self.rules:
+                return self.rules[name]
+        return self.rules.get(artifact.kind.value)
+
+
+def _parse_rules(rules: object) -> dict[str, Lifetime]:
+    if not isinstance(rules, Mapping):
+        raise _config_error(rules, "dict")
+    for lifetime in rules.values():
+        if not isinstance(lifetime, Lifetime):
+            raise _config_error(lifetime, "Lifetime")
+    return dict(rules)
+
+
+def _config_error(given: object, expected: str) -> ConfigError:
+    example = "{'search': Lifetime(turns=2)}"
+    return ConfigError(f"lifetimes are a dict such as {example}; {given!r} is not a {expected}", setting="lifetimes")
+
+
+def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
+    """Return for each artifact how many turns have begun after it. Messages that stages wrote begin no turn."""
+    total = 0
+    turns = []
+    for artifact in artifacts:
+        total += is_asked(artifact)
+        turns.append(total)
+    return [total - turn for turn in turns]
+
+
+def _last_results(found: Sequence[Exchange]) -> dict[str, int]:
+    """Return for each tool the position in the history at which the exchange with the tool's latest result begins."""
+    return {
+        name: exchange.positions[0]
+        for exchange in found
+        for artifact in exchange.artifacts
+        if artifact.kind is Kind.TOOL and (name := _tool_of(artifact, exchange))
+    }
+
+
+def _tool_of(result: Artifact, exchange: Exchange) -> str | None:
+    return result.name or {call.id: call.name for call in exchange.artifacts[0].calls}.get(result.answers)
+
+
+_CUT: Final = "its thinking belongs to a prompt from before a cut"
+_BLANK: Final = Part("reasoning", "", signed=True)
+_AT_ARRIVAL: Final = ("fault", "order")
+"""Causes for which an artifact is changed only when it arrives. When later thinking was signed, the prompt already had
+these changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropStaleThinking:
+    """Drops signed thinking that was written before the latest cut.
+
+    Anthropic's models of 2026 sign each thinking block together with everything before it, and refuse the block in
+    another prompt ("Invalid signature in thinking block. The block is bound to a different conversation"). Thinking
+    that was written after the latest cut was signed with the current prompt, so it stays. Texts that were masked or
+    shortened when they first appeared were sent so from the beginning and do not matter. If another stage drops or adds
+    artifacts, it is unknown since which call, so all thinking that may be affected is dropped. Thinking from before the
+    provider refused a prompt as too long (`Stabilizer.tighten`) is dropped as well.
+
+    Adapters mark signed thinking by `Part.signed`. This stage replaces it with blank parts, which the adapters leave
+    out. All entry points of the adapters append this stage to the chain if a history contains signed thinking.
+
+    Attributes:
+        everything: Whether to drop all signed thinking, because it is unknown with which prompt it was signed.
+    """
+
+    everything: bool = False
+    name: ClassVar[str] = "DropStaleThinking"
+
+    def __call__(self, draft: Draft, /) -> Draft:
+        """Return the draft with stale thinking dropped; the draft itself if there is none."""
+        if not any(_is_signed(artifact) for artifact in draft.artifacts):
+            return draft
+        reasons = {key: _reason(change) for change in draft.changes for key in _stale(draft, change)}
+        stale = reasons.keys() | _before_late_task(draft) | _before_overflow(draft)
+        if self.everything:
+            stale = {id(artifact.root) for artifact in draft.artifacts}
+        artifacts = [_without_thinking(a) if id(a.root) in stale else a for a in draft.artifacts]
+        named = {id(a): reasons[id(a.root)] for a in draft.artifacts if id(a.root) in reasons}
+        return draft.revise(artifacts, action="bounded", reason=named, otherwise=_CUT)
+
+
+def _reason(change: Change) -> str:
+    """Return why thinking is dropped because of a change, which names the stage that changed the prompt."""
+    return _CUT if change.cause == "cut" else f"its thinking was signed for a prompt that {change.stage} changed"
+
+
+def _stale(draft: Draft, change: Change) -> set[int]:
+    """Return the `id()` of the root of each artifact whose thinking is stale because a stage made this change."""
+    if change.cause in _AT_ARRIVAL:
+        return set()
+    if change.cause == "cut" and draft.cut_at is not None:  # the exact position of the latest cut is known
+        return {id(artifact.root) for artifact in draft.history[: draft.cut_at + 1]}
+    kept = {id(artifact.root) for artifact in change.after}
+    known = {id(artifact.root) for artifact in change.before}
+    if not kept ^ known:
+        return set()
+    # Thinking after the first dropped artifact was signed with a prompt that contained it.
+    first = next((n for n, artifact in enumerate(change.before) if id(artifact.root) not in kept), 0)
+    return {id(artifact.root) for artifact in change.before[first:]}
+
+
+def _before_late_task(draft: Draft) -> set[int]:
+    """Return the `id()` of the root of each artifact before the last task artifact that arrived late.
+
+    Late means after another kind of artifact. A late task is moved to the front of the prompt, which changes the prompt
+    before all thinking.
+    """
+    late = (p for p in range(len(draft.history) - 1, 0, -1) if draft.history[p].kind is Kind.TASK)
+    end = next((p for p in late if draft.history[p - 1].kind not in (Kind.SYSTEM, Kind.TASK)), 0)
+    return {id(artifact.root) for artifact in draft.history[:end]}
+
+
+def _before_overflow(draft: Draft) -> set[int]:
+    """Return the `id()` of the root of each artifact from before the provider refused a prompt as too long.
+
+    Their thinking is stale, because all later prompts are shorter than those with which it was signed.
+    """
+    overflow = draft.settings.overflow
+    return set() if overflow is None else {id(artifact.root) for artifact in draft.history[: overflow.at]}
+
+
+def _is_signed(artifact: Artifact) -> bool:
+    return type(artifact.content) is tuple and any(part.signed for part in artifact.content)
+
+
+def _without_thinking(artifact: Artifact) -> Artifact:
+    if isinstance(artifact.content, str) or not _is_signed(artifact):
+        return artifact
+    return artifact.revised(content=tuple(_BLANK if part.signed else part for part in artifact.content))

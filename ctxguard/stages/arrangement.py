@@ -1,15 +1,91 @@
-"""Make user and assistant messages alternate, by joining messages of one role; split joined messages."""
+"""The stages that compose what is kept as an API accepts it: the order of the roles, merged messages, ids of calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Final
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from itertools import takewhile
+from typing import ClassVar, Final
 
-from ctxguard.artifacts import Artifact, Kind, Part
+from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part, ToolCall
 from ctxguard.draft import Draft
-from ctxguard.history import MESSAGES, is_synthetic
+from ctxguard.history import AUTHORITY, MESSAGES, is_synthetic
+from ctxguard.history.pairing import CallIds, lone_halves
 from ctxguard.history.records import JOINT, pieces_of
+
+
+@dataclass(frozen=True, slots=True)
+class OrderByAuthority:
+    """Moves the system prompt to the front, followed by task artifacts. Otherwise the order stays the same.
+
+    The system prompt is what the system says before anybody else does. A system message that arrives later keeps its
+    place: clients send notices in the middle of a conversation, and moving one to the front would change the prompt
+    before all messages, which no prompt cache survives.
+
+    Attributes:
+        moves_notices: Whether later system messages move to the front as well, as the documents of the policies
+            `pattern` and `long_session` ask.
+    """
+
+    moves_notices: bool = False
+    name: ClassVar[str] = "OrderByAuthority"
+
+    def __call__(self, draft: Draft, /) -> Draft:
+        """Return the draft with the system prompt first, then task artifacts, then all others."""
+        artifacts = draft.artifacts
+        last = next((p for p in range(len(artifacts) - 1, -1, -1) if artifacts[p].kind in AUTHORITY), -1)
+        ranks: list[int] = []
+        has_begun = False
+        for artifact in artifacts[: last + 1]:
+            has_begun = has_begun or artifact.kind not in AUTHORITY
+            is_notice = artifact.kind is Kind.SYSTEM and has_begun and not self.moves_notices
+            ranks.append(2 if is_notice else _RANK.get(artifact.kind, 2))
+        if ranks == sorted(ranks):
+            return draft
+        ranks += [2] * (len(artifacts) - len(ranks))
+        order = sorted(range(len(ranks)), key=ranks.__getitem__)
+        ordered = [artifacts[position] for position in order]
+        return draft.revise(ordered, action="kept", reason="system prompt and task come first", cause="order")
+
+
+_RANK = {Kind.SYSTEM: 0, Kind.TASK: 1}
+
+
+_LED: Final = "the provider wants the user to speak first"
+_STAND_IN: Final = "…"
+"""The text of an inserted user message. Providers do not accept an empty one."""
+
+
+class StartWithUser:
+    """Drops everything except system messages before the first user message, such as the greeting of a chat bot.
+
+    Anthropic, Gemini, and Bedrock refuse a history that begins with an assistant message, and so do strict chat
+    templates ("first message must use the user role"). The adapters of these providers append this stage to every
+    chain. A `Stabilizer` does so if its `provider` is one of them. If the history contains no user message, or if a
+    pinned message comes before the first one, nothing is dropped, and a user message "…" is inserted at the beginning.
+    The result is the same in every call, so prompts keep their prefix.
+    """
+
+    name = "StartWithUser"
+
+    def __call__(self, draft: Draft, /) -> Draft:
+        """Return the draft changed so that a user or task message comes first after the system messages."""
+        artifacts = draft.artifacts
+        leading = list(takewhile(lambda artifact: artifact.kind not in (Kind.USER, Kind.TASK), artifacts))
+        early = [artifact for artifact in leading if artifact.kind is not Kind.SYSTEM]
+        if not early:
+            return draft
+        if len(leading) == len(artifacts) or any(artifact.pinned for artifact in early):
+            place = artifacts.index(early[0])
+            stand_in = Artifact(Kind.USER, _STAND_IN)
+            led = (*artifacts[:place], stand_in, *artifacts[place:])
+            return draft.revise(led, action="repaired", reason=_LED, cause="order")
+        gone = set(map(id, early))
+        return draft.revise((a for a in artifacts if id(a) not in gone), reason=_LED, cause="order")
+
 
 _REASON: Final = "the message behind it holds its text: roles take turns"
 _FILLER: Final = "…"
@@ -184,3 +260,93 @@ def _text_alone(artifact: Artifact) -> str | None:
 
 def _plain(part: Part) -> str | None:
     return part.text if part.kind == "text" else None
+
+
+_NOTHING: Final = Part("text", "")
+_KEPT: Final = 40
+"""Number of characters of an id that are kept if a number is added to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitCalls:
+    """Makes the calls of a context acceptable to its provider, whatever an earlier provider or a gateway wrote.
+
+    * An id that the provider refuses is replaced in the call and in its result. So is an id that an earlier call
+      already has, as gateways write that restart at `call_0` with each answer.
+    * A call that the provider itself executes, such as a web search, and its result only stay together. A half alone is
+      dropped, except for a call at the end, which the provider continues.
+
+    New ids depend on the earlier part of the context alone, so the prompt keeps its prefix. All entry points of the
+    adapters append this stage to the chain.
+
+    Attributes:
+        ids: The ids that the provider accepts.
+    """
+
+    ids: CallIds = field(default_factory=CallIds)
+    name: ClassVar[str] = "FitCalls"
+
+    def __call__(self, draft: Draft, /) -> Draft:
+        """Return the draft with acceptable calls; the draft itself if nothing had to change."""
+        lone = lone_halves(draft.artifacts)
+        halved = [_without(a, lone[n]) if n in lone else a for n, a in enumerate(draft.artifacts)] if lone else None
+        if halved is not None:
+            draft = draft.revise(halved, action="repaired", reason="half of a call that the provider executes")
+        return draft.revise(_Renaming(self.ids).all(draft), action="repaired", reason="the provider refuses its id")
+
+
+def _without(artifact: Artifact, numbers: Collection[int]) -> Artifact:
+    """Return a copy of an artifact in which the parts with these indexes are empty texts."""
+    return artifact.revised(content=tuple(_NOTHING if n in numbers else p for n, p in enumerate(artifact.content)))  # type: ignore[misc]
+
+
+class _Renaming:
+    """Renames the calls of one context in order."""
+
+    def __init__(self, ids: CallIds) -> None:
+        self._ids = ids
+        self._is_valid = re.compile(ids.pattern or r"(?s:.+)").fullmatch
+        self._used: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        self._open: dict[str | None, deque[str | None]] = {}
+
+    def all(self, draft: Draft) -> list[Artifact]:
+        return [self._caller(a) if a.calls else self._result(a) for a in draft.artifacts]
+
+    def _caller(self, artifact: Artifact) -> Artifact:
+        if not self._ids.are_unique:
+            self._used.clear()
+        self._open = {}
+        # calls that only the provider's server has keep their ids, by which the server knows them
+        is_fixed = artifact.source == ()
+        calls = tuple([self._call(call, is_fixed=is_fixed) for call in artifact.calls])
+        return artifact if calls == artifact.calls else artifact.revised(calls=calls)
+
+    def _call(self, call: ToolCall, *, is_fixed: bool) -> ToolCall:
+        is_kept = is_fixed or not call.id or call.id == BY_POSITION
+        new = call.id if is_kept else self._new_id(str(call.id))
+        if is_fixed and call.id:
+            self._used.add(call.id)
+        self._open.setdefault(call.id, deque()).append(new)
+        return call if new == call.id else replace(call, id=new)
+
+    def _new_id(self, given: str) -> str:
+        new = given
+        if not self._is_valid(given):
+            new = f"call_{sha256(given.encode()).hexdigest()[:16]}"  # without its text, which may be anything
+        if new in self._used:
+            base = new[:_KEPT]
+            number = self._numbers.get(base, 1)
+            while new in self._used:
+                number += 1
+                new = f"{base}_{number}"
+            self._numbers[base] = number
+        self._used.add(new)
+        return new
+
+    def _result(self, artifact: Artifact) -> Artifact:
+        if artifact.kind is not Kind.TOOL or not artifact.answers:
+            return artifact
+        waiting = self._open.get(artifact.answers)
+        new = waiting.popleft() if waiting else artifact.answers
+        return artifact if new == artifact.answers else artifact.revised(answers=new)
