@@ -59,7 +59,7 @@ cover: $(VENV)/.test ## the lines that no test runs; fails below COVERED=n perce
 	@touch $@
 
 test-oldest: .venv-oldest/.done ## adapters and files with the oldest supported versions
-	.venv-oldest/bin/python -m pytest tests/adapters tests/files
+	.venv-oldest/bin/python -m pytest tests/adapters tests/content
 
 test-newest: $(VENV)/.test ## adapters with the newest frameworks there are, release candidates included
 	$(PIP) install --upgrade --upgrade-strategy eager --pre -e '.[bedrock,google,langchain,langgraph,pydantic-ai,openai-agents]' anthropic openai
@@ -77,7 +77,7 @@ layers: $(VENV)/.test ## who may import whom, and what the wheel holds
 	$(BIN)/check-wheel-contents build/dist
 
 replay-all: $(VENV)/.test ## the laws at every model call of every recorded session, every recorded file at every limit
-	CTXGUARD_REPLAY_ALL=1 $(BIN)/python -m pytest -s tests/test_recorded.py tests/files/test_shared_files.py
+	CTXGUARD_REPLAY_ALL=1 $(BIN)/python -m pytest -s tests/test_recorded.py tests/content/test_shared_files.py
 
 EXAMPLES ?= 150
 SECONDS_A_TARGET ?= 120

@@ -21,7 +21,7 @@ from pathlib import Path
 from recordings import RECORDINGS
 
 from ctxguard.content import FileType, bound, detect
-from ctxguard.files.encodings import decode, find_encoding
+from ctxguard.content.opening import decode, find_encoding
 from ctxguard.tokens import find_counter
 
 FILES = RECORDINGS / "files"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, stage_name
-from ctxguard.draft.drivers import asynchronous, reads_only, synchronous
+from ctxguard.draft.draft import asynchronous, reads_only, synchronous
 from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError
 from ctxguard.history import AUTHORITY, Memory, is_synthetic
 

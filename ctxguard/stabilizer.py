@@ -1,7 +1,7 @@
 """The `Stabilizer`: stages transform a history into a context, checks verify the context, and a report explains it.
 
 The methods are written as generators that request I/O and never do it themselves. Decorators from
-`ctxguard.draft.drivers` turn each into a sync and an async method, such as `stabilize` and `astabilize`.
+`ctxguard.draft.draft` turn each into a sync and an async method, such as `stabilize` and `astabilize`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeVar, Unpack, cas
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, drive, refuse, stage_name
 from ctxguard.draft.chain import Chain
-from ctxguard.draft.drivers import asynchronous, flow_of, synchronous
+from ctxguard.draft.draft import asynchronous, flow_of, synchronous
 from ctxguard.errors import BESIDE, BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, HistoryError
 from ctxguard.history.conversation import Overflows
 from ctxguard.policies import POLICIES, default_stages, not_taken, settings_taken, stabilizer_defaults, suiting

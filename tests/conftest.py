@@ -40,11 +40,11 @@ sys.modules.setdefault("rfc3987_syntax", None)
 HERE = Path(__file__).parent
 LONGEST = (
     *("wire/test_framework_loops.py", "wire/test_serve_command.py", "harness/test_browser.py", "test_notebooks.py"),
-    *("test_recorded.py", "wire/test_run_command.py", "wire/test_budget_sweep.py", "files/test_shared_files.py"),
+    *("test_recorded.py", "wire/test_run_command.py", "wire/test_budget_sweep.py", "content/test_shared_files.py"),
     *("test_docs.py", "harness/test_bench.py", "test_docs_types.py", "harness/test_engines.py"),
-    *("adapters/test_same_decisions.py", "files/test_reader.py", "harness/test_replay_command.py", "test_laws.py"),
+    *("adapters/test_same_decisions.py", "content/test_reader.py", "harness/test_replay_command.py", "test_laws.py"),
     *("adapters/server/test_google_clients.py", "wire/test_clients.py", "pii/test_match.py", "test_cli.py"),
-    *("files/test_hostile_files.py", "adapters/server/test_bedrock_clients.py", "pii/test_prefilter.py"),
+    *("content/test_hostile_files.py", "adapters/server/test_bedrock_clients.py", "pii/test_prefilter.py"),
     *("wire/test_calls_of_others.py", "wire/test_google_wire.py", "adversarial/test_value_edges.py"),
 )
 """The files that take longest come first, so that no worker ends on one of them while the other has nothing left."""

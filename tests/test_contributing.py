@@ -51,7 +51,7 @@ def test_the_table_is_read():
 
 
 TEN_CHANGES = {
-    "the trail tells exit codes": {"content/outcomes.py": "outcome"},
+    "the trail tells exit codes": {"views/outcomes.py": "outcome"},
     "outputs of one tool are never shortened": {
         "stages/window_settings.py": "WindowSettings",
         "stages/fold.py": "_with_seen",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.adapting.per_run import RecallToolFactory
-from ctxguard.files.results import RECALL_SCHEMA
+from ctxguard.content.results import RECALL_SCHEMA
 from ctxguard.formats.gemini import Content, GoogleAdapter
 from ctxguard.formats.requests import Requests
 

@@ -9,8 +9,8 @@ from ctxguard.adapting.adapter import request_flow, require_stabilizer
 from ctxguard.adapting.per_run import RecallToolFactory
 from ctxguard.adapting.registry import Adapter
 from ctxguard.adapting.request import Request
+from ctxguard.content.results import RECALL_SCHEMA
 from ctxguard.draft import Ask, asynchronous, synchronous
-from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard.formats.chat import OpenAIAdapter
 from ctxguard.formats.requests import Requests, tools_beyond_estimate
 from ctxguard.formats.responses import ResponsesAdapter

@@ -46,8 +46,8 @@ from ctxguard.adapting.message_view import (
 )
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.content.images import BinaryContent
 from ctxguard.errors import HistoryError
-from ctxguard.files.images import BinaryContent
 from ctxguard.tokens.media import encrypted_tokens, is_payload
 
 if TYPE_CHECKING:

@@ -125,7 +125,7 @@ class RecallToolFactory(Generic[Tool]):
                 means the default store of `context_result`.
             max_tokens: Maximum number of tokens that one call of the tool returns.
         """
-        from ctxguard.files.results import recall_tool
+        from ctxguard.content.results import recall_tool
 
         return self.as_tool(recall_tool(store, max_tokens=max_tokens))
 

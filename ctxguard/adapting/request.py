@@ -20,7 +20,6 @@ from ctxguard.adapting.message_view import EDITABLE_IN_SCHEMAS, IDENTIFIERS
 from ctxguard.adapting.recent import Recent
 from ctxguard.artifacts import Artifact, Field, Kind
 from ctxguard.checks.no_pii import NoPII
-from ctxguard.content.outcomes import clipped
 from ctxguard.errors import CheckFailedError, ConfigError
 from ctxguard.history.soundness import is_well_formed
 from ctxguard.pii import Detector
@@ -29,6 +28,7 @@ from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens.counters import find_counter
 from ctxguard.tokens.schemas import DECLARATIONS, PARAMETERS, WRAPPED, compact, fields_of
+from ctxguard.views.outcomes import clipped
 
 _OUTSIDE: Final = object()
 """The `source` of the artifact that contains the texts outside the history."""

@@ -15,7 +15,7 @@ from ctxguard.errors import ConfigError
 from ctxguard.report.printing import note, out, working
 
 if TYPE_CHECKING:
-    from ctxguard.files.reader import FileExtractionResult
+    from ctxguard.content.reader import FileExtractionResult
 
 
 @spread("read")
@@ -33,7 +33,7 @@ def read(
 ) -> None:
     """Show a bounded view of any file that keeps the structure of its type and says how much there is in all."""
     from ctxguard.config import load_context_config
-    from ctxguard.files.reader import read_file
+    from ctxguard.content.reader import read_file
     from ctxguard.tokens import find_counter
 
     if lines and rows:

@@ -25,8 +25,8 @@ from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowSettings
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from ctxguard.content.views import Limits
     from ctxguard.pii.rule_sets import RuleSet
+    from ctxguard.views.views import Limits
 
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
@@ -80,7 +80,7 @@ class AsLimit:
     """Marks a setting as a limit of a view.
 
     Attributes:
-        name: Name of the corresponding field of `ctxguard.content.views.Limits`.
+        name: Name of the corresponding field of `ctxguard.views.views.Limits`.
     """
 
     name: str
@@ -107,7 +107,7 @@ class _ViewLimits(_Settings):
 
     def limits(self) -> Limits:
         """Return these limits as the settings of a view."""
-        from ctxguard.content.views import Limits
+        from ctxguard.views.views import Limits
 
         fields = type(self).model_fields.items()
         marks = ((mark.name, field) for field, info in fields for mark in info.metadata if isinstance(mark, AsLimit))

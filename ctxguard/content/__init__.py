@@ -1,4 +1,4 @@
-"""Views of texts and files within a hard token limit. The package also exports the names of `ctxguard.files`."""
+"""Read files safely, and view texts and files within a limit of tokens. It also exports names of `ctxguard.views`."""
 
 from ctxguard.settings import names_in_stub
 

@@ -169,8 +169,8 @@ class Format(ABC):
         streams_lines: Whether the provider streams JSON lines rather than server-sent events.
         starts_with_user: Whether the provider rejects histories that begin with an assistant message.
         call_ids: The ids of calls that the provider accepts.
-        weave: Class that joins streamed responses. None for an API without read-back: its responses are not read as items, and
-            the attributes below are not used.
+        weave: Class that joins streamed responses. None for an API without read-back: its responses are
+            not read as items, and the attributes below are not used.
         response_path: Path of the items in a response.
         response_message: History message that contains items under the last key of `response_path`. None if each item
             is a message.

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind, Part
-from ctxguard.content.views import NO_LIMITS, Count, FileType, Limits
 from ctxguard.draft import Ask, Draft, StageResult
 from ctxguard.errors import ConfigError
 from ctxguard.settings import opened, whole_number
 from ctxguard.stages.arrival import ChangedOnce
+from ctxguard.views.views import NO_LIMITS, Count, FileType, Limits
 
 if TYPE_CHECKING:
     from ctxguard.config import TruncationConfig
@@ -270,7 +270,7 @@ def bound_text(
 
 def _write_view(text: str, limit: int, count: Count, handle: str | None, how: ToolBounds, *, digests: bool) -> str:
     if digests and limit < _DIGEST:
-        from ctxguard.content.digests import digest_view
+        from ctxguard.views.digests import digest_view
 
         return digest_view(text, limit, count=count, file_type=how.file_type, handle=handle, by=_BY)
     from ctxguard.content import bound

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.config import CompressionLevel
-from ctxguard.content.bounding import bound
-from ctxguard.content.detection import detect
-from ctxguard.content.processors.console import compress_console
-from ctxguard.content.processors.snapshot import compress_snapshot
-from ctxguard.content.views import Count, FileType
 from ctxguard.draft import Draft
 from ctxguard.history import Memory
 from ctxguard.history.pairing import require_artifacts
 from ctxguard.stages.arrival import ChangedOnce
 from ctxguard.tokens import find_counter
+from ctxguard.views.bounding import bound
+from ctxguard.views.detection import detect
+from ctxguard.views.processors.html_text import compress_snapshot
+from ctxguard.views.processors.log import compress_console
+from ctxguard.views.views import Count, FileType
 
 if TYPE_CHECKING:
     from ctxguard.tokens import TokenCounter

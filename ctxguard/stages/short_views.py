@@ -16,16 +16,16 @@ from functools import lru_cache
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
-from ctxguard.content.bounding import fit, measure
-from ctxguard.content.detection import detect
-from ctxguard.content.names import ends_of
-from ctxguard.content.outcomes import LONGEST, OPENING_ERROR, clipped, names_no_reason, opens_with_error, outcome_of
-from ctxguard.content.processors.error_lines import REPORTED, LineSpan, find_errors
-from ctxguard.content.processors.text import TextProcessor
-from ctxguard.content.views import NO_LIMITS, Count, FileType, Source, View
 from ctxguard.draft import Draft
 from ctxguard.history import History
 from ctxguard.history.records import sentences
+from ctxguard.views.bounding import fit, measure
+from ctxguard.views.detection import detect
+from ctxguard.views.names import ends_of
+from ctxguard.views.outcomes import LONGEST, OPENING_ERROR, clipped, names_no_reason, opens_with_error, outcome_of
+from ctxguard.views.processors.log import REPORTED, LineSpan, find_errors
+from ctxguard.views.processors.text import TextProcessor
+from ctxguard.views.views import NO_LIMITS, Count, FileType, Source, View
 
 _COMMAND_AT_END: Final = re.compile(r"(?:```|</\w+>)\s*$")
 _OBSERVED: Final = re.compile(r"\W*observations?\W*[:\n]", re.IGNORECASE)
@@ -299,7 +299,7 @@ def short_view(
     if measured.exact and measured.tokens <= max_tokens:
         return text
     if lists_values and max_tokens < _DIGEST and detect(text) in (FileType.JSON, FileType.JSONL):
-        from ctxguard.content.digests import digest_view
+        from ctxguard.views.digests import digest_view
 
         values = digest_view(text, max_tokens, count=count, handle=handle, by=_BY)
         return _filled(values, text, max_tokens, count)

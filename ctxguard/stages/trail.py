@@ -15,10 +15,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
-from ctxguard.content.outcomes import clipped
 from ctxguard.history import TRAIL
 from ctxguard.history.records import Phrase, phrases_in, quoted_spans, records_in, sentence_spans, sentences
 from ctxguard.stages.short_views import failure_of, media_of
+from ctxguard.views.outcomes import clipped
 
 _FENCED: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _LEADING: Final = re.compile(r"^[\s>*#•\-–\d.)]+(?=\w)")

@@ -19,9 +19,9 @@ from ctxguard.adapting.fields import member_at, parse_json
 from ctxguard.adapting.recent import Recent
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part, ToolCall
 from ctxguard.content import recall_tool
+from ctxguard.content.results import RECALL_SCHEMA
 from ctxguard.draft import Ask
 from ctxguard.errors import WireError
-from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard.formats.format import Item, Weave
 from ctxguard.formats.gemini_parts import NO_ID
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
@@ -33,12 +33,12 @@ from ctxguard.wire.replies import Reply, as_json, session_of
 from ctxguard.wire.sessions import numberings_of
 
 if TYPE_CHECKING:
-    from ctxguard.content.views import Count
     from ctxguard.formats.format import Body, Format
     from ctxguard.report import Report
     from ctxguard.report.telemetry import Metrics
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.stores import Store
+    from ctxguard.views.views import Count
 
 
 MOST_ROUNDS: Final = 6

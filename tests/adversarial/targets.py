@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 
 from test_value_edges import ENCODINGS, VALUES
 
-from ctxguard.content.processors.json_tree import parse_start
 from ctxguard.errors import WireError
 from ctxguard.pii import STANDARD, Masker, Span
 from ctxguard.pii.detect.normalize import PlainText, view_of, views_of
 from ctxguard.pii.mask.json_text import is_json, json_tokens, rewrite_json
+from ctxguard.views.processors.tree import parse_start
 from ctxguard.wire import frames as amazon
 from ctxguard.wire.events import EventSplitter, data_of, with_data
 from ctxguard.wire.replies import as_json

@@ -9,10 +9,10 @@ from builders import step
 from patience import is_linear
 
 from ctxguard import Artifact, Stabilizer, ToolCall
-from ctxguard.content.digests import digest
 from ctxguard.history import TRAIL, write_record
 from ctxguard.stages import CheckpointManager, RepairExchanges, StableWindow
 from ctxguard.tokens import find_counter
+from ctxguard.views.digests import digest
 
 RUBBISH = random.Random(7).randbytes(200_000).decode("latin-1")
 OUTPUTS = {

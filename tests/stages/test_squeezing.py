@@ -11,7 +11,7 @@ from builders import assistant, exchange, user
 from tiers import crossed
 
 from ctxguard import Artifact, BudgetExceededError, Stabilizer, ToolCall
-from ctxguard.files.results import recall_tool
+from ctxguard.content.results import recall_tool
 from ctxguard.stores import MemoryStore
 
 WORDS = (

@@ -1,1 +1,0 @@
-"""Read files safely as bounded views, documents in a separate process. The public names are in `ctxguard.content`."""
