@@ -53,7 +53,7 @@ def holds(pattern, text, forms=None):
 def is_held(anchor, text):
     """Tell, with one expression for each literal, whether a text holds an anchor."""
     view = PlainText(text)
-    if anchor.form.is_ascii and not text.isascii() and (not anchor.beyond or anchor.beyond & view.beyond_ascii):
+    if anchor.form.is_latin and view.beyond_latin and (not anchor.beyond or anchor.beyond & view.beyond_latin.keys()):
         return True
     form, plain = view.form(anchor.form.table), view.plain.decode("latin-1")
     for literal in anchor.literals:
@@ -82,7 +82,7 @@ def is_tried(pattern, text):
         ("(?:[0-9a-f]{2}:){2}[0-9a-f]{2}", {"hh:hh:hh"}),
         ("a+bc{2,}d", {"abcc"}),
         ("x?(?:left|right)z*", {"left", "right"}),
-        ("(?:live|test)(?:_pub)?_", {"live-", "test-", "live-pub-", "test-pub-"}),
+        ("(?:live|test)(?:_pub)?_", {"live-", "test-"}),
         (r"(?<=key )\w+(?=.*!!)(?!zzz)", {"key-"}),
         (r"(?>ab)(?P<n>c)(?P=n)d", {"abc"}),
         (".*", {""}),
@@ -159,16 +159,16 @@ def test_letters_that_stand_for_those_of_ascii_hide_nothing(text):
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        (r"(?<![a-z])(?:dob)(?![a-z])|born|geburt|né\b|出生", {"\x00dob\x00", "born", "geburt"}),
+        (r"(?<![a-z])(?:dob)(?![a-z])|born|geburt|né\b|出生", {"\x00dob\x00", "born", "geburt", "né"}),
         (
             r"\A(?>[\s\S]*\d)?+\D*?(?:call(?: me)?(?: at| on)|t[eé]l|phones?)\D{0,9}\Z",
-            {"call-at", "call-on", "call-me-at", "call-me-on", "phone", "phones", "tel"},
+            {"call-at", "call-on", "call-me-at", "call-me-on", "phone", "tel", "tél"},
         ),
         (r"ipv[46]|\D+", set()),
         ("号码|電話", set()),
     ],
 )
-def test_the_words_of_an_ascii_text_are_found(pattern, words):
+def test_the_words_of_a_latin_text_are_found(pattern, words):
     assert {*anchor_of(pattern, forms=(WORDS,)).literals} == (words or {""})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import pairwise, takewhile
 from operator import itemgetter
@@ -209,17 +210,18 @@ class Engine:
         """
         if not self._words.keys() >= {*numbers}:
             return None
-        ends: list[tuple[int, int]] = []
-        for number in numbers:
-            place, anchor = self._words[number], self._others[number].words_before
-            if "" in anchor.literals or (not view.text.isascii() and not anchor.beyond):
-                return None
-            ends += ((first, end) for first, end, places in located if place in places)
-            beyond = view.offsets_of(anchor.beyond)
+        anchors = [self._others[number].words_before for number in numbers]
+        if any("" in anchor.literals or (view.beyond_latin and not anchor.beyond) for anchor in anchors):
+            return None
+        wanted = {self._words[number] for number in numbers}
+        ends = [place for words, places in located if not wanted.isdisjoint(words) for place in places]
+        if view.beyond_latin:
+            chars = view.beyond_latin.keys() & frozenset().union(*(anchor.beyond for anchor in anchors))
+            beyond = [first for char in chars for first in view.beyond_latin[char]]
             if len(beyond) * WINDOW > len(view.text):
                 return None
             ends += ((first, first + 1) for first in beyond)
-        blocks = _headings_of(view.text).blocks([first for first, _ in ends])
+        blocks = _headings_of(view.text).blocks({first for first, _ in ends})
         return merged((*((end, first + WINDOW) for first, end in ends), *blocks))
 
     def _all_candidates(self, view: PlainText) -> Iterator[Candidate]:
@@ -237,7 +239,12 @@ class Engine:
 
     def _match_shape(self, shape: str) -> Sequence[Candidate]:
         """Return the matches of number rules in a shape, which is a piece of text with `0` in place of every digit."""
-        return _by_place((one, one.everywhere(shape)) for one in self._numbers if one.may_match(shape))
+        fitting = map(self._numbers.__getitem__, sorted(self._shape_literals.open(PlainText(shape))))
+        return _by_place((one, one.everywhere(shape)) for one in fitting)
+
+    @cached_property
+    def _shape_literals(self) -> Prefilter:
+        return Prefilter([replace(one.anchor, literals=one.shapes) for one in self._numbers])
 
     def _match_row(self, view: PlainText, run: tuple[int, int], shape: str) -> Sequence[Candidate]:
         """Return the matches of number rules in a row of numbers.

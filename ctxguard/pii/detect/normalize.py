@@ -12,8 +12,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from html import unescape
 from itertools import chain
 from typing import Final, Literal, NamedTuple
@@ -48,7 +47,7 @@ _HYPHENS: Final = "\u2010\u2011\u2212\ufe58\ufe63\uff0d"
 _DASHES: Final = "\u2012\u2013\u2014\u2015\u30fc"
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _ASCII: Final = bytes(range(128))
-_BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
+_BEYOND_LATIN: Final = re.compile(r"[^\x00-\xff]")
 _REMOVED: Final = "\u200b"  # stands for what is not shown at all
 # Characters of which escapes consist, and those that a backslash escapes.
 _IN_ESCAPES: Final = frozenset("\\&%#;{}0123456789ABCDEFabcdefgijklmnopqrstuvwxyzUX/<>+()-_.@~")
@@ -139,7 +138,7 @@ class PlainText:
         self.text = text
         self.plain = text.encode("latin-1", "replace")
         self._forms: dict[bytes, str] = {}
-        self._beyond: dict[str, list[int]] | None = None
+        self._places: dict[bytes, tuple[Mapping[str, int], Mapping[int, Sequence[int]]]] = {}
 
     def form(self, table: bytes) -> str:
         """Return the text translated by a table (see `anchors.Form`); the length and all offsets stay the same."""
@@ -148,20 +147,40 @@ class PlainText:
             form = self._forms[table] = self.plain.translate(table).decode("latin-1")
         return form
 
-    @property
-    def beyond_ascii(self) -> set[str]:
-        """The text's non-ASCII characters, in lower case."""
-        return set("".join(beyond_ascii(self.text)).lower())
+    def keep_places(self, table: bytes, literals: Mapping[str, int], ends: Mapping[int, Sequence[int]]) -> None:
+        """Keep where literals are in a form of the text.
 
-    def offsets_of(self, chars: AbstractSet[str]) -> Sequence[int]:
-        """Return the offset of each non-ASCII character in the text that is, in lower case, one of the given ones."""
-        if self._beyond is None:
-            self._beyond = {}
-            if not self.text.isascii():
-                for match in _BEYOND_ASCII.finditer(self.text):
-                    for low in match[0].lower():
-                        self._beyond.setdefault(low, []).append(match.start())
-        return [place for char in self._beyond.keys() & chars for place in self._beyond[char]]
+        Args:
+            table: The table of the form.
+            literals: The index of each literal that was searched for.
+            ends: The end offsets of each literal that was found, by its index.
+        """
+        self._places[table] = literals, ends
+
+    def places_of(self, literal: str, table: bytes) -> Iterator[int]:
+        """Yield the offsets of a literal in a form of the text.
+
+        They are known if the prefilter has searched for the literal.
+        """
+        literals, ends = self._places.get(table, ({}, {}))
+        if literal in literals:
+            yield from (end - len(literal) for end in ends.get(literals[literal], ()))
+            return
+        form = self.form(table)
+        place = form.find(literal)
+        while place >= 0:
+            yield place
+            place = form.find(literal, place + 1)
+
+    @cached_property
+    def beyond_latin(self) -> Mapping[str, list[int]]:
+        """The offsets of the text's characters beyond Latin-1, by the lower-case character."""
+        offsets: dict[str, list[int]] = {}
+        if not self.text.isascii():
+            for match in _BEYOND_LATIN.finditer(self.text):
+                for low in match[0].lower():
+                    offsets.setdefault(low, []).append(match.start())
+        return offsets
 
     def originals(self, spans: Iterable[Span]) -> tuple[Span, ...]:
         """Convert spans of this view to spans of the original text."""
