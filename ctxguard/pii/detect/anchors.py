@@ -157,6 +157,13 @@ class Anchor:
     first: Chars = ALL
     beyond: frozenset[str] = frozenset()
 
+    def is_rarer(self, view: PlainText, count: int) -> bool:
+        """Return whether a text is known to hold fewer literals than `count`, so that searching near them is faster."""
+        if self.most is None:
+            return False
+        counts = [view.count_of(literal, self.form.table) for literal in self.literals]
+        return None not in counts and sum(filter(None, counts)) < count
+
     def is_within(self, form: str, begin: int, end: int) -> bool:
         """Return whether a match may begin in a part of a text, judging by the literals behind it.
 

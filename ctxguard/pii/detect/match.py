@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 # A run of digits and their separators in a shape. Every match of a number expression lies within the first group, which
 # ends at the last digit or bracket. The separators after it are consumed as well, so that no search begins at them.
-_RUN: Final = re.compile(r"([0+(](?:[ ./(+-]*+[0)])*+)[ ./(+-]*+")
+# Most runs are too short even with these separators.
+_RUN: Final = re.compile(r"([0+(](?=[ ./(+)0-]{5})(?:[ ./(+-]*+[0)])*+)[ ./(+-]*+")
 _SHORTEST_RUN: Final = 6  # minimum length of a run, in characters: no number rule matches fewer
 # Number of characters before and after a run on which the boundaries of a number depend.
 _AROUND: Final = 4
@@ -91,7 +92,9 @@ class Engine:
         near = [place for place, one in enumerate(self._others) if one.is_near_words]
         first = len(self._others)
         self._words = {place: first + number for number, place in enumerate(near)}
-        self._needed = {place: {place, words, words + len(near)} for place, words in self._words.items()}
+        self._needed = {place: {place} for place in range(first)}
+        self._needed |= {place: {place, words, words + len(near)} for place, words in self._words.items()}
+        self._shared = [(one.rule.pattern, one.rule.walk) for one in self._others]
         self._prefilter = Prefilter(
             [
                 *(one.evidence for one in self._others),
@@ -177,12 +180,9 @@ class Engine:
         # rules that differ only in their context words share an expression, which is matched once
         shared: dict[object, list[int]] = {}
         is_ascii = view.text.isascii()
-        for place in sorted(place for place in opened if place < len(self._others)):
-            one = self._others[place]
-            if is_ascii and one.is_beyond_ascii:
-                continue
-            if place not in self._needed or self._needed[place] <= opened:
-                shared.setdefault((one.rule.pattern, one.rule.walk), []).append(place)
+        for place in sorted(opened & self._needed.keys()):
+            if self._needed[place] <= opened and not (is_ascii and self._others[place].is_beyond_ascii):
+                shared.setdefault(self._shared[place], []).append(place)
         for numbers in shared.values():
             matchers = (*map(self._others.__getitem__, numbers),)
             places = matchers[0].places(view, self._windows(numbers, located, view))
@@ -205,8 +205,9 @@ class Engine:
     def _windows(self, numbers: Sequence[int], located: Iterable[Located], view: PlainText) -> Windows | None:
         """Return the parts of a text in which findings of some rules may begin: those after their context words.
 
-        Return None if they may begin anywhere. A table with a context word is one part, because the words of its
-        headings and rows are the context of all its cells.
+        Return None if they may begin anywhere, or if these words occur more often than the literals of the expression.
+        A table with a context word is one part, because the words of its headings and rows are the context of all its
+        cells.
         """
         if not self._words.keys() >= {*numbers}:
             return None
@@ -221,6 +222,8 @@ class Engine:
             if len(beyond) * WINDOW > len(view.text):
                 return None
             ends += ((first, first + 1) for first in beyond)
+        if self._others[numbers[0]].anchor.is_rarer(view, len(ends)):
+            return None
         blocks = _headings_of(view.text).blocks({first for first, _ in ends})
         return merged((*((end, first + WINDOW) for first, end in ends), *blocks))
 

@@ -157,6 +157,11 @@ class PlainText:
         """
         self._places[table] = literals, ends
 
+    def count_of(self, literal: str, table: bytes) -> int | None:
+        """Return how often a literal is in a form of the text; None if the prefilter has not searched for it."""
+        literals, ends = self._places.get(table, ({}, {}))
+        return len(ends.get(literals[literal], ())) if literal in literals else None
+
     def places_of(self, literal: str, table: bytes) -> Iterator[int]:
         """Yield the offsets of a literal in a form of the text.
 
