@@ -13,7 +13,7 @@ from strategies_for_text import texts
 from ctxguard.pii import STANDARD, Rule, RuleSet
 from ctxguard.pii.detect.anchors import WORDS, anchor_of
 from ctxguard.pii.detect.expressions import is_number, runs_on
-from ctxguard.pii.detect.normalize import PlainText, view_of
+from ctxguard.pii.detect.normalize import PlainText, view_of, views_of
 from ctxguard.pii.detect.prefilter import Prefilter
 from ctxguard.pii.rules.files import RuleFile
 
@@ -262,3 +262,17 @@ def test_a_rule_with_words_around_it_stands_alone():
 def test_context_beyond_ascii_and_in_escaped_json_is_seen_however_it_is_written(context, text):
     rules = RuleSet("own", (Rule("a", "MEMBER", r"K\d{5}", context=f"(?i:{context})\\W*\\Z"),))
     assert [span.label for span in rules.find(text)] == ["MEMBER"]
+
+
+@cache
+def every_anchor():
+    contexts = (anchor_of(rule.context, forms=(WORDS,)) for rule in STANDARD.rules if rule.context)
+    return Prefilter([*anchors().values(), *contexts])
+
+
+@given(
+    text=st.lists(st.sampled_from([*"–—-‐?_ aé", "12", "sk", "dob", "née le ", "geb. ", "user", "0–0"])).map("".join)
+)
+def test_a_text_with_dashes_opens_no_rule_that_it_does_not_open_with_hyphens(text):
+    for view in views_of(text):
+        assert every_anchor().open(PlainText(view.text)) <= every_anchor().open(view)

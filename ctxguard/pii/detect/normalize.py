@@ -14,8 +14,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from html import unescape
-from itertools import chain
-from typing import Final, Literal, NamedTuple
+from itertools import chain, pairwise
+from typing import Any, Final, Literal, NamedTuple
 
 from ctxguard.pii.placeholders import (
     OPENED,
@@ -130,12 +130,16 @@ class PlainText:
         text: The normalized text.
         plain: The text in Latin-1, with `?` for all other characters.
         is_whole: False if invisible characters were removed or replaced.
+        hyphened: The view that differs from this one only in having hyphens for some dashes; None if there is none.
+        located: What a prefilter has found in this view, after the prefilter.
     """
 
     is_whole = True
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.hyphened: PlainText | None = None
+        self.located: tuple[object, frozenset[int], list[Any]] = None, frozenset(), []
         self.plain = text.encode("latin-1", "replace")
         self._forms: dict[bytes, str] = {}
         self._places: dict[bytes, tuple[Mapping[str, int], Mapping[int, Sequence[int]]]] = {}
@@ -156,6 +160,10 @@ class PlainText:
             ends: The end offsets of each literal that was found, by its index.
         """
         self._places[table] = literals, ends
+
+    def share_places(self, other: PlainText) -> None:
+        """Take over where literals are in a view that differs only in dashes."""
+        self._places = other._places
 
     def count_of(self, literal: str, table: bytes) -> int | None:
         """Return how often a literal is in a form of the text; None if the prefilter has not searched for it."""
@@ -416,8 +424,10 @@ def _decoded_views(
         if layer.cuts:
             layers.append(layer)
     # after the escapes: the characters that they decode to are normalized, too
-    plain = read(text)
-    views = [_Shortened(one, layers, is_whole=is_whole) if layers else PlainText(one) for one in plain]
+    views = [_Shortened(one, layers, is_whole=is_whole) if layers else PlainText(one) for one in read(text)]
+    for was, now in pairwise(views):
+        if _DASHED.sub("-", now.text) == was.text:
+            now.hyphened = was
     return views, (is_form, is_octal)
 
 

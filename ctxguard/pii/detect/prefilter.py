@@ -86,8 +86,24 @@ class Prefilter:
     def locate(self, view: PlainText) -> tuple[set[int], list[Located]]:
         """Return what `open` returns, and the literals of the located anchors in the text.
 
-        The view keeps the offsets of all literals, see `PlainText.places_of`.
+        The view keeps the offsets of all literals, see `PlainText.places_of`. A view with dashes is not searched again:
+        it has no other literals than the view with hyphens in their place.
         """
+        if view.hyphened is None:
+            found, located = self._locate(view)
+        else:
+            found, located = self._locate(view.hyphened)
+            view.share_places(view.hyphened)
+        if view.beyond_latin:
+            found |= self._always_beyond
+            if letters := self._letters & view.beyond_latin.keys():
+                found.update(place for place, beyond in self._beyond if not beyond.isdisjoint(letters))
+        return found, located
+
+    def _locate(self, view: PlainText) -> tuple[set[int], list[Located]]:
+        by, opened, places_of = view.located
+        if by is self:
+            return set(opened), places_of
         found, located = set(self._always), list[Located]()
         for one in self._forms:
             form = view.form(one.table)
@@ -95,10 +111,7 @@ class Prefilter:
                 if literal in form:
                     found |= places
             _search(one, form, view, found, located)
-        if view.beyond_latin:
-            found |= self._always_beyond
-            if letters := self._letters & view.beyond_latin.keys():
-                found.update(place for place, beyond in self._beyond if not beyond.isdisjoint(letters))
+        view.located = self, frozenset(found), located
         return found, located
 
 
