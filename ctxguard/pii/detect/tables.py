@@ -244,7 +244,9 @@ def may_be_headings(text: str, begin: int) -> bool:
     """Return whether the line at an offset may be the headings of a table: a row with as many cells follows it."""
     head = text[begin : _line_end(text, begin)]
     separator = _separator_of(head)
-    return separator is not None and _row_end(text, begin + len(head) + 1, separator, _count(head, separator)) > 0
+    # an indented line has spaces, but no second cell
+    many = _count(head, separator) if separator is not None else 0
+    return separator is not None and many > 0 and _row_end(text, begin + len(head) + 1, separator, many) > 0
 
 
 def _row_end(text: str, begin: int, separator: str, many: int) -> int:
