@@ -276,3 +276,33 @@ def every_anchor():
 def test_a_text_with_dashes_opens_no_rule_that_it_does_not_open_with_hyphens(text):
     for view in views_of(text):
         assert every_anchor().open(PlainText(view.text)) <= every_anchor().open(view)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("(?i:sk)-key", "SK-key"),
+        ("a?(?i:b)-cd", "B-cd"),
+        ("[a-z]{0,3}(?i:[x-z])_AB", "abY_AB"),
+        (r"(?=x)\w{3}-1", "xyz-1"),
+        ("(?i)é{1,2}-abc", "É-ABC"),
+        (r"(\d)\1-x", "77-x"),
+        ("(?:[A-Z]|é)+_KEY", "éAé_KEY"),
+        ("(?:|ab)cd-ef", "cd-ef"),
+        ("[^a]b-cd", "жb-cd"),
+    ],
+)
+def test_a_match_is_tried_whatever_it_begins_with(pattern, text):
+    assert re.search(pattern, text)
+    assert is_tried(pattern, f". {text}")
+
+
+@given(text=st.text("abAB01_-h:. é", max_size=40))
+def test_what_the_prefilter_has_located_is_where_a_search_finds_it(text):
+    view, fresh = PlainText(text), PlainText(text)
+    every_anchor().locate(view)
+    for anchor in anchors().values():
+        for literal in anchor.literals:
+            places = [*view.places_of(literal, anchor.form.table)]
+            assert places == [*fresh.places_of(literal, anchor.form.table)]
+            assert view.count_of(literal, anchor.form.table) in (None, len(places))

@@ -217,9 +217,9 @@ class Engine:
         wanted = {self._words[number] for number in numbers}
         ends = [place for words, places in located if not wanted.isdisjoint(words) for place in places]
         if view.beyond_latin:
-            chars = view.beyond_latin.keys() & frozenset().union(*(anchor.beyond for anchor in anchors))
-            beyond = [first for char in chars for first in view.beyond_latin[char]]
-            if len(beyond) * WINDOW > len(view.text):
+            letters = frozenset[str]().union(*(anchor.beyond for anchor in anchors))
+            beyond = view.offsets_of(letters, most=len(view.text) / WINDOW)
+            if beyond is None:
                 return None
             ends += ((first, first + 1) for first in beyond)
         if self._others[numbers[0]].anchor.is_rarer(view, len(ends)):

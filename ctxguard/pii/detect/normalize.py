@@ -12,6 +12,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
 from html import unescape
 from itertools import chain, pairwise
@@ -47,7 +48,6 @@ _HYPHENS: Final = "\u2010\u2011\u2212\ufe58\ufe63\uff0d"
 _DASHES: Final = "\u2012\u2013\u2014\u2015\u30fc"
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _ASCII: Final = bytes(range(128))
-_BEYOND_LATIN: Final = re.compile(r"[^\x00-\xff]")
 _REMOVED: Final = "\u200b"  # stands for what is not shown at all
 # Characters of which escapes consist, and those that a backslash escapes.
 _IN_ESCAPES: Final = frozenset("\\&%#;{}0123456789ABCDEFabcdefgijklmnopqrstuvwxyzUX/<>+()-_.@~")
@@ -116,6 +116,8 @@ _PLUSES: Final = re.compile(
     r"|[A-Z]{2}\d{2}(?:\+[A-Z0-9]{1,4}){3,8}"
     r"|[A-Z]{0,3}\d[A-Z0-9]{0,3}(?:\+[A-Z]{0,3}\d[A-Z0-9]{0,3}){2,7})(?![A-Za-z0-9@])(?!/[A-Za-z0-9])"
 )
+# Maximum number of characters before the first plus of a match: six digits in parentheses.
+_BEFORE_PLUS: Final = 8
 
 
 class PlainText:
@@ -179,21 +181,27 @@ class PlainText:
         if literal in literals:
             yield from (end - len(literal) for end in ends.get(literals[literal], ()))
             return
-        form = self.form(table)
-        place = form.find(literal)
-        while place >= 0:
-            yield place
-            place = form.find(literal, place + 1)
+        yield from _places(literal, self.form(table))
 
     @cached_property
-    def beyond_latin(self) -> Mapping[str, list[int]]:
-        """The offsets of the text's characters beyond Latin-1, by the lower-case character."""
-        offsets: dict[str, list[int]] = {}
-        if not self.text.isascii():
-            for match in _BEYOND_LATIN.finditer(self.text):
-                for low in match[0].lower():
-                    offsets.setdefault(low, []).append(match.start())
-        return offsets
+    def beyond_latin(self) -> Mapping[str, list[str]]:
+        """The text's characters beyond Latin-1, by the lower-case character."""
+        chars: dict[str, list[str]] = {}
+        for char in beyond_ascii(self.text):
+            if char > "\xff":
+                for low in char.lower():
+                    chars.setdefault(low, []).append(char)
+        return chars
+
+    def offsets_of(self, chars: AbstractSet[str], most: float) -> list[int] | None:
+        """Return the offset of each character beyond Latin-1 that is, in lower case, one of the given ones.
+
+        Return None if there are more than `most`.
+        """
+        wanted = [char for low in self.beyond_latin.keys() & chars for char in self.beyond_latin[low]]
+        if sum(map(self.text.count, wanted)) > most:
+            return None
+        return [place for char in wanted for place in _places(char, self.text)]
 
     def originals(self, spans: Iterable[Span]) -> tuple[Span, ...]:
         """Convert spans of this view to spans of the original text."""
@@ -202,6 +210,14 @@ class PlainText:
     def cuts(self, span: Span) -> bool:  # noqa: ARG002 - this view has no escapes
         """Return whether a span of the original text begins or ends inside an escape."""
         return False
+
+
+def _places(literal: str, text: str) -> Iterator[int]:
+    """Yield the offset of each occurrence of a string in a text."""
+    place = text.find(literal)
+    while place >= 0:
+        yield place
+        place = text.find(literal, place + 1)
 
 
 @lru_cache(maxsize=2)  # several rules read the same text, one after the other
@@ -426,7 +442,7 @@ def _decoded_views(
     # after the escapes: the characters that they decode to are normalized, too
     views = [_Shortened(one, layers, is_whole=is_whole) if layers else PlainText(one) for one in read(text)]
     for was, now in pairwise(views):
-        if _DASHED.sub("-", now.text) == was.text:
+        if _hyphened(now.text) == was.text:
             now.hyphened = was
     return views, (is_form, is_octal)
 
@@ -523,7 +539,13 @@ def _readings(text: str) -> Sequence[str]:
     """
     texts = [text, _LETTERED.sub(" ", text)] if "\\" in text else [text]
     plain = [_plain(one) for one in dict.fromkeys(texts)]
-    return [*dict.fromkeys(one for text in plain for one in (text if text.isascii() else _DASHED.sub("-", text), text))]
+    return [*dict.fromkeys(one for text in plain for one in (_hyphened(text), text))]
+
+
+def _hyphened(text: str) -> str:
+    """Return the text with each dash that may be a hyphen as a hyphen."""
+    has_dashes = not text.isascii() and any(dash in text for dash in _DASHES)
+    return _DASHED.sub("-", text) if has_dashes else text
 
 
 def _plain(text: str) -> str:
@@ -551,8 +573,24 @@ def _without_form_pluses(text: str) -> str:
     """
     before = None
     while text != before and "+" in text and _PLUS.search(text) is not None:
-        before, text = text, _PLUSES.sub(lambda match: match[0][:1] + match[0][1:].replace("+", " "), text)
+        before, text = text, _with_spaces(text)
     return text
+
+
+def _with_spaces(text: str) -> str:
+    """Replace the pluses in each match of `_PLUSES`, which is searched for only near pluses."""
+    pieces: list[str] = []
+    done = begin = 0
+    place = text.find("+")
+    while place >= 0:
+        tried = (_PLUSES.match(text, start) for start in range(max(begin, place - _BEFORE_PLUS), place + 1))
+        match = next(filter(None, tried), None)
+        begin = place + 1
+        if match is not None:
+            pieces += (text[done : match.start()], match[0][:1], match[0][1:].replace("+", " "))
+            done = begin = match.end()
+        place = text.find("+", begin)
+    return "".join((*pieces, text[done:]))
 
 
 @lru_cache(maxsize=1)
