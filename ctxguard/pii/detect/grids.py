@@ -55,7 +55,7 @@ _FORMS: Final = (
         _VALUES,
     ),
     _Form(
-        ((" INTO ", " into ", " Into "), ("INSERT", "insert", "Insert")),
+        (("INSERT", "insert", "Insert"), (" INTO ", " into ", " Into ")),
         re.compile(
             rf"\binsert\s++(?:\w{{1,20}}\s++){{0,2}}into\s++[^\s()]{{1,80}}\s*+\({_heading_list(_BARE)}\)\s*+values\s*+(?=\()",
             re.IGNORECASE,
