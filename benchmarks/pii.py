@@ -1,6 +1,6 @@
 """Personal data: quality, quiet, speed and hostile input, side by side with the peers that are installed.
 
-Run `python benchmarks/pii.py [quality|people|own|quiet|code|speed|hostile|json|all]`, or `secrets FILE` with a gitleaks.toml of
+Run `python benchmarks/pii.py [quality|people|own|quiet|code|speed|kinds|hostile|json|all]`, or `secrets FILE` with a gitleaks.toml of
 your own. Peers (presidio-analyzer, langchain, scrubadub, datafog) are skipped by name where they are not installed,
 marked texts where `../shared/data` is not there.
 """
@@ -12,6 +12,7 @@ import importlib
 import json
 import logging
 import random
+import subprocess
 import sys
 import time
 import warnings
@@ -315,16 +316,42 @@ def speed():
     for name, seen in rates.items():
         print(f"  {name:<12} {max(seen):8.2f}   standard is {best / max(seen):6.1f} times as fast")
     print(f"  {'plain path':<12} {rate(STANDARD.scan, texts[:1000]):8.2f}")
-    beside_tokenizing()
     sources()
     sessions()
 
 
-def beside_tokenizing():
-    """Find in texts of four kinds, next to counting the tokens of the same texts in the same run."""
+def kinds():
+    """Find and mask in texts of four kinds, next to counting the tokens of the same texts in the same run."""
     print(
-        "\n== finding beside tokenizing by kind of text, MB/s of processor time; an engine that has seen other texts of the kind"
+        "\n== finding and masking beside tokenizing by kind of text, MB/s of processor time; best of 3 runs, of the tokenizer the first"
     )
+    print("   over texts that were never seen, by an engine that is loaded and has seen other texts of the kind")
+    count = find_counter("o200k_base").count
+    count("load the vocabulary")
+    for kind, listed in texts_by_kind().items():
+        texts = [*dict.fromkeys(filter(None, listed))]
+        if not texts:
+            print(f"  {kind}: skipped, there are no recordings")
+            continue
+        random.Random(3).shuffle(texts)
+        rates = {}
+        for run in range(3):
+            engine, session = fresh(), Masker(STANDARD).session()
+            engine.warm()
+            for text in texts[::2]:
+                engine.find(text)
+            unseen = [text + " " * (run + 1) for text in texts[1::2]]  # unknown to every cache
+            for name, way in {"find": engine.find, "mask": session.text, "tokenize": count}.items():
+                rates.setdefault(name, []).append(rate(way, unseen))
+        # later runs of the tokenizer know all words already
+        best = {name: seen[0] if name == "tokenize" else max(seen) for name, seen in rates.items()}
+        shown = "  ".join(f"{name} {one:6.2f}" for name, one in best.items())
+        print(f"  {kind:<8} {shown}  find / tokenize {best['find'] / best['tokenize']:.3f}")
+    first_finding()
+
+
+def texts_by_kind():
+    """Return what people and agents write, outputs of tools, source code, and marked texts, which are full of values."""
     roles = {"chats": [], "outputs": []}
     for file in sorted((RECORDINGS / "transcripts").glob("*.jsonl.gz")):
         for line in gzip.decompress(file.read_bytes()).decode().splitlines():
@@ -332,21 +359,25 @@ def beside_tokenizing():
                 roles["outputs" if message.get("role") == "tool" else "chats"] += texts_of(message)
     files = sorted(Path(importlib.import_module("pydantic").__file__).parent.rglob("*.py"))
     gold = [RECORDINGS / "pii" / f"{source}.jsonl.gz" for source in SOURCES]
-    kinds = {
+    return {
         **roles,
         "code": [file.read_text("utf-8") for file in files],
         "values": [one.text for path in gold if path.exists() for one in read_gold(path)],
     }
-    count = find_counter("o200k_base").count
-    count("load the vocabulary")
-    for kind, listed in kinds.items():
-        texts = [*dict.fromkeys(filter(None, listed))]
-        random.Random(3).shuffle(texts)
-        engine = fresh()
-        for text in texts[::2]:
-            engine.find(text)
-        found, counted = rate(engine.find, texts[1::2]), rate(count, texts[1::2])
-        print(f"  {kind:<8} find {found:6.2f}  tokenize {counted:6.2f}  ratio {found / counted:.3f}")
+
+
+def first_finding():
+    """Time the first finding of a process, with its imports."""
+    program = (
+        "import time; began = time.process_time(); from ctxguard.pii import STANDARD; "
+        "STANDARD.find('mail jane@example.org, call +49 30 901820, card 4111 1111 1111 1111'); "
+        "print(time.process_time() - began)"
+    )
+    times = [
+        float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+        for _ in range(5)
+    ]
+    print(f"  first finding of a process, imports included: {min(times):.2f} s (least of 5)")
 
 
 def middleware():
@@ -500,6 +531,7 @@ PARTS = {
     "quiet": quiet,
     "code": code,
     "speed": speed,
+    "kinds": kinds,
     "hostile": hostile,
     "json": json_cases,
 }

@@ -41,7 +41,7 @@ def written(anchor: Anchor) -> dict[str, Any]:
     """Return the fields of an anchor that differ from their defaults, sets of characters as bits."""
     others = {one.name: getattr(anchor, one.name) for one in fields(Anchor)[2:]}
     others = {one.name: others[one.name] for one in fields(Anchor)[2:] if others[one.name] != one.default}
-    others |= {name: "".join(map(chr, sorted(others[name]))) for name in ("lead", "bound") if name in others}
+    others |= {name: "".join(map(chr, sorted(others[name]))) for name in ("lead", "bound", "first") if name in others}
     others |= {"beyond": "".join(sorted(others["beyond"]))} if "beyond" in others else {}
     return {"form": FORMS.index(anchor.form), "literals": anchor.literals, **others}
 

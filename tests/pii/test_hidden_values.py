@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ctxguard import mask_pii
 from ctxguard.pii import STANDARD, Masker
-from ctxguard.pii.detect.normalize import view_of, views_of
+from ctxguard.pii.detect.normalize import _PLUSES, _with_spaces, view_of, views_of
 
 VALUES = {
     "email": "zora.fieldson@mailhost.org",
@@ -195,3 +195,14 @@ def test_a_placeholder_that_somebody_planted_is_escaped_in_each_notation(planted
 def test_a_plus_of_form_data_that_was_read_as_a_space_leaves_no_other_behind(pieces):
     seen = view_of("".join(pieces)).text
     assert view_of(seen).text == seen
+
+
+@given(
+    st.lists(
+        st.sampled_from(["1", "12", "123456", "A", "AB", "DE89", "(", ")", "+", "+1", "(555)", "-", "/", " ", "a"])
+    )
+)
+def test_pluses_of_form_data_are_found_near_pluses_as_everywhere(pieces):
+    text = "".join(pieces)
+    everywhere = _PLUSES.sub(lambda match: match[0][:1] + match[0][1:].replace("+", " "), text)
+    assert _with_spaces(text) == everywhere

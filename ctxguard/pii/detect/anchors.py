@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import chain
 from re import _constants as op  # type: ignore[attr-defined]
 from typing import Final, TypeAlias
 
@@ -32,8 +34,10 @@ from ctxguard.pii.detect.expressions import (
     Chars,
     Parsed,
     consumed_by,
+    first_of,
     in_both_cases,
     inner_of,
+    may_ignore_case,
     members_of,
     parse,
     width_of,
@@ -45,15 +49,18 @@ Literals: TypeAlias = frozenset[str]
 _LONGEST: Final = 26  # maximum length of a literal: longer ones are hardly more selective
 # Maximum number of characters to which a class may be mapped; a larger class ends the literal.
 _WIDEST: Final = 7
-# The selectivity of four rare characters. If an anchor reaches it, no other forms are tried.
-_ENOUGH: Final = 4.0
+# The selectivity of three rare characters and one that is common. If an anchor exceeds it, no other forms are tried.
+_ENOUGH: Final = 3.4
 EDGE: Final = "\x00"
 """Represents the edge of a word in a literal. Texts do not contain this character, except in blanked placeholders."""
 _EMPTY: Final[Literals] = frozenset({""})
 _COMMON: Final = {" ": 0.3, "-": 0.5, ".": 0.5, "/": 0.6}
 # The selectivity of characters that represent a class in a form. All characters without an entry have 1.
 _CLASSES: Final = {"0": 0.35, "A": 0.4, "a": 0.2, "h": 0.25, "w": 0.05}
+# So many literals are searched for in less time than an expression.
+_MOST_WITHIN: Final = 16
 _ASCII: Final[Chars] = frozenset(range(128))
+_LATIN: Final[Chars] = frozenset(range(256))
 _RANGE_BEYOND: Final = re.compile(r"-[^\x00-\x7f]")
 _ESCAPED: Final = re.compile(r"(?s)\\(?:x(..)|u(.{4})|U(.{8})|N\{([^}]+)\}|.)")
 
@@ -69,8 +76,10 @@ class Form:
             is the more selective the fewer texts contain it.
         most: Maximum number of literals; an anchor with more literals is not used.
         price: The amount by which each literal reduces the selectivity of an anchor.
-        is_ascii: Whether the literals are only those that ASCII texts can contain. For other texts, see
+        is_latin: Whether the literals are only those that Latin-1 texts can contain. For other texts, see
             `Anchor.beyond`.
+        toll: The amount by which the form reduces the selectivity of an anchor. Each form is one more pass over the
+            text, so the forms that few expressions need are only used if they are much more selective.
     """
 
     table: bytes
@@ -78,41 +87,45 @@ class Form:
     weights: Mapping[str, float]
     most: int = 24
     price: float = 0.02
-    is_ascii: bool = False
+    is_latin: bool = False
+    toll: float = 0.0
 
     def fold(self, chars: Chars) -> Literals | None:
         """Return the characters to which a character class is mapped.
 
-        Return None if there are too many, or if the class contains non-ASCII characters. With `is_ascii`, non-ASCII
-        characters are ignored.
+        Return None if there are too many, or if the class contains non-ASCII characters. With `is_latin`, those of
+        Latin-1 are mapped like all others, and those beyond are ignored.
         """
-        return _fold(self.table, chars & _ASCII if self.is_ascii else chars)
+        if self.is_latin:
+            return _fold(self.table, chars & _LATIN)
+        return _fold(self.table, chars) if chars <= _ASCII else None
 
 
 @lru_cache(maxsize=1024)
 def _fold(table: bytes, chars: Chars) -> Literals | None:
-    if not chars <= _ASCII:
-        return None
     folded = frozenset(chr(table[char]) for char in chars)
     return folded if len(folded) <= _WIDEST else None
 
 
-def _form(*classes: tuple[str, Iterable[int]], ignores_case: bool = True, is_ascii: bool = False) -> Form:
-    table = bytearray(range(256)).lower() if ignores_case else bytearray(range(256))
+def _form(
+    *classes: tuple[str, Iterable[int]], ignores_case: bool = True, is_latin: bool = False, toll: float = 0.0
+) -> Form:
+    latin = "".join(map(chr, range(256)))
+    table = bytearray((latin.lower() if ignores_case else latin).encode("latin-1"))
     for to, members in classes:
         for member in members:
             table[member] = ord(to)
     weights = _COMMON | {to: _CLASSES[to] for to, _ in classes if to in _CLASSES}
-    size = (200, 0.012) if is_ascii else (24, 0.02)
-    return Form(bytes(table), ignores_case, weights, *size, is_ascii=is_ascii)
+    size = (200, 0.012) if is_latin else (24, 0.02)
+    return Form(bytes(table), ignores_case, weights, *size, is_latin=is_latin, toll=toll)
 
 
 SHAPE: Final = _form(("0", DIGITS), ("A", UPPER), ("a", LOWER), ignores_case=False)
-WORDS: Final = _form(("0", DIGITS), ("-", map(ord, " _")), is_ascii=True)
-"""The form for context words in many languages. It has literals only for ASCII words, because only these can occur in
-an ASCII text. Spaces and underscores are mapped to hyphens."""
-_HEX: Final = _form(("x", map(ord, "hH")), ("h", map(ord, "0123456789abcdefABCDEF")))
-_NAMES: Final = _form(("w", DIGITS | UPPER | frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz_-"))))
+WORDS: Final = _form(("0", DIGITS), ("-", map(ord, " _")), is_latin=True)
+"""The form for context words in many languages. It has literals only for the words that can occur in a Latin-1 text.
+Spaces and underscores are mapped to hyphens."""
+_HEX: Final = _form(("x", map(ord, "hH")), ("h", map(ord, "0123456789abcdefABCDEF")), toll=0.25)
+_NAMES: Final = _form(("w", DIGITS | UPPER | frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz_-"))), toll=0.25)
 _FORMS: Final = (_form(("0", DIGITS), ("-", map(ord, " _"))), SHAPE, _HEX, _NAMES)
 FORMS: Final = (*_FORMS, WORDS)
 
@@ -129,8 +142,10 @@ class Anchor:
             text must be searched.
         lead: The codes of characters that may occur between the start of a match and the literal.
         bound: The codes of characters that never directly precede a match.
-        beyond: Non-ASCII characters. A text that contains one of them is searched even without the literals. If empty,
-            every non-ASCII text is searched. Only used if the form has `is_ascii`.
+        first: The codes of characters with which a match may begin.
+        beyond: Non-ASCII characters. A text with a character beyond Latin-1 is searched even without the literals, if
+            one of these is its lower-case letter. If empty, every text beyond Latin-1 is searched. Only used if the
+            form has `is_latin`.
     """
 
     form: Form
@@ -139,7 +154,30 @@ class Anchor:
     most: int | None = None
     lead: Chars = ALL
     bound: Chars = frozenset()
+    first: Chars = ALL
     beyond: frozenset[str] = frozenset()
+
+    def is_rarer(self, view: PlainText, count: int) -> bool:
+        """Return whether a text is known to hold fewer literals than `count`, so that searching near them is faster."""
+        if self.most is None:
+            return False
+        counts = [view.count_of(literal, self.form.table) for literal in self.literals]
+        return None not in counts and sum(filter(None, counts)) < count
+
+    def is_within(self, form: str, begin: int, end: int) -> bool:
+        """Return whether a match may begin in a part of a text, judging by the literals behind it.
+
+        Args:
+            form: The text in the form of the anchor.
+            begin: Start offset of the part.
+            end: The last offset at which a match may begin.
+        """
+        if self.most is None or len(self.literals) > _MOST_WITHIN:
+            return True
+        for literal in self.literals:  # noqa: SIM110 - a generator takes longer than most searches
+            if form.find(literal, begin, end + self.most + len(literal)) >= 0:
+                return True
+        return False
 
     def searcher(self) -> Callable[[PlainText], Iterator[int]]:
         """Return a function that yields the offsets in a text at which a match may begin, in ascending order."""
@@ -147,11 +185,12 @@ class Anchor:
         # additional offsets do no harm, so non-ASCII characters are always accepted before a literal
         lead = frozenset(map(chr, self.lead)) if len(self.lead) < len(ALL) else frozenset(LATIN)
         bound = frozenset(chr(code) for code in self.bound if code < 128)
+        begins = frozenset(map(chr, self.first))
         free = re.compile(f"[^{re.escape(''.join(sorted(bound)))}]" if bound else "(?s:.)")
 
         def starts(view: PlainText) -> Iterator[int]:
             text, tried, edge = view.text, 0, 0
-            find = _finder(literals, view.form(table))
+            find = _finder(literals, view, table)
             place = find(0)
             while place >= 0:
                 start = last = place - least
@@ -160,8 +199,8 @@ class Anchor:
                 floor = max(tried, place - most)
                 while start > floor and (text[start - 1] in lead or text[start - 1] > "\x7f"):
                     start -= 1
-                for first in range(max(tried, start), last + 1):
-                    if first <= 0 or text[first - 1] not in bound:
+                for first in range(max(tried, start, 0), last + 1):
+                    if (text[first] in begins or text[first] > "\xff") and (not first or text[first - 1] not in bound):
                         yield first
                 tried, place = last + 1 if last >= tried else tried, place + 1
                 # no match begins inside a run of characters that never precede a match, so megabytes of one letter are
@@ -175,21 +214,21 @@ class Anchor:
         return starts
 
 
-def _finder(literals: Sequence[str], form: str) -> Callable[[int], int]:
+def _finder(literals: Sequence[str], view: PlainText, table: bytes) -> Callable[[int], int]:
     """Return a function that takes an offset and returns the offset of the next literal; -1 if there is none.
 
-    The literals are searched for in `form`, a text whose characters are already mapped.
+    Args:
+        literals: The literals.
+        view: The text.
+        table: The table of the form of the text that contains the literals.
     """
     if len(literals) == 1:
-        return partial(form.find, literals[0])
-    places = {literal: place for literal in literals if (place := form.find(literal)) >= 0}
+        return partial(view.form(table).find, literals[0])
+    places = sorted(chain.from_iterable(view.places_of(literal, table) for literal in literals))
 
     def find(begin: int) -> int:
-        for literal in [literal for literal, place in places.items() if place < begin]:
-            places[literal] = form.find(literal, begin)
-            if places[literal] < 0:
-                del places[literal]
-        return min(places.values(), default=-1)
+        number = bisect_left(places, begin)
+        return places[number] if number < len(places) else -1
 
     return find
 
@@ -203,40 +242,48 @@ def _unescape(match: re.Match[str]) -> str:
 def anchor_of(pattern: str, *, forms: Sequence[Form] = _FORMS) -> Anchor:
     """Derive an anchor from an expression for each form, and return the most selective of these anchors."""
     parsed = parse(pattern)
-    ignores_case = bool(parsed.state.flags & re.IGNORECASE)
+    both = may_ignore_case(parsed)
     best = Anchor(forms[0], ("",))
     for form in forms:
-        if form.ignores_case or not ignores_case:
-            best = max(best, _Walk(form, parsed).best, key=worth)
+        if form.ignores_case or not parsed.state.flags & re.IGNORECASE:
+            best = max(best, _Walk(form, parsed, both=both).best, key=worth)
         if worth(best) > _ENOUGH:
             break
     spelled = _ESCAPED.sub(_unescape, pattern)
     has_range = _RANGE_BEYOND.search(spelled) is not None
     # `EDGE` is always included, so that `beyond` is not empty for a rule with only ASCII words: that would mean that
-    # every non-ASCII text is searched
+    # every text beyond Latin-1 is searched
     known = frozenset({EDGE, *(char for char in spelled.lower() if not char.isascii())})
     beyond = frozenset[str]() if has_range else known
-    return replace(best, bound=_bound(parsed), beyond=beyond)
+    return replace(best, bound=_bound(parsed), first=first_of(parsed), beyond=beyond)
 
 
 def worth(anchor: Anchor) -> float:
     """Return the selectivity of an anchor.
 
-    This is the selectivity of the anchor's least selective literal, reduced by the form's `price` for each literal, and
-    by 0.5 if the distance is unknown. If two anchors are equal otherwise, the one with longer literals is more
-    selective: `license` is rarer than `driver`.
+    This is the selectivity of the anchor's least selective literal, reduced by the form's `price` for each literal, by
+    its `toll`, and by 0.5 if the distance is unknown. If two anchors are equal otherwise, the one with longer literals
+    is more selective: `license` is rarer than `driver`.
     """
     weights = anchor.form.weights
     each = [sum(weights.get(char, 1.0) for char in literal) for literal in anchor.literals]
     weakest = min(each) + 0.01 * sum(each) / len(each)
-    return weakest - anchor.form.price * len(anchor.literals) - (0.5 if anchor.most is None else 0.0)
+    reduced = weakest - anchor.form.price * len(anchor.literals) - anchor.form.toll
+    return reduced - (0.5 if anchor.most is None else 0.0)
 
 
 class _Walk:
-    """Reads the nodes of an expression, and tracks the literals read so far and the best anchor so far."""
+    """Reads the nodes of an expression, and tracks the literals read so far and the best anchor so far.
 
-    def __init__(self, form: Form, *sequences: Parsed) -> None:
+    Args:
+        form: The form of the literals.
+        sequences: The nodes.
+        both: Whether letters may also occur in the other case.
+    """
+
+    def __init__(self, form: Form, *sequences: Parsed, both: bool) -> None:
         self._form = form
+        self._both = both
         self._read = _EMPTY
         self.lead: Chars = frozenset()
         self._is_exact = True
@@ -271,19 +318,19 @@ class _Walk:
         elif kind in REPEATS:
             self._repeat(*argument)  # type: ignore[misc]
         elif kind is op.BRANCH:
-            alternatives = [_Walk(self._form, one) for one in argument[1]]  # type: ignore[index]
+            alternatives = [_Walk(self._form, one, both=self._both) for one in argument[1]]  # type: ignore[index]
             self._branch(alternatives)
             consumed = frozenset[int]().union(*(one.lead for one in alternatives))
         elif kind in (op.LITERAL, op.IN):
             chars = members_of(kind, argument)
-            self.is_possible &= not self._form.is_ascii or not chars.isdisjoint(_ASCII)
+            self.is_possible &= not self._form.is_latin or not chars.isdisjoint(_LATIN)
             self._append(self._form.fold(chars))
-            consumed = in_both_cases(chars)
+            consumed = in_both_cases(chars) if self._both else chars
         else:
             self._break()
         if kind not in REPEATS:
             self._widen(*width_of(kind, argument))
-        self.lead |= consumed_by([(kind, argument)]) if consumed is None else consumed
+        self.lead |= consumed_by([(kind, argument)], both=self._both) if consumed is None else consumed
 
     def _widen(self, least: int, most: int) -> None:
         """Add to the minimum and maximum number of characters read so far."""
@@ -295,7 +342,7 @@ class _Walk:
         The literals of a lookbehind have no known distance from the match, so they only decide whether a text is
         searched.
         """
-        best = _Walk(self._form, parsed).best
+        best = _Walk(self._form, parsed, both=self._both).best
         self._suggest(best.literals, best.least, best.most if direction > 0 else None, best.lead)
 
     def _look_around(self, kind: object, argument: object) -> None:
@@ -310,7 +357,7 @@ class _Walk:
         The literals read so far then get an `EDGE`, which distinguishes the word `inn` from the letters in `beginning`.
         """
         nodes = list(parsed)
-        if not self._form.is_ascii or len(nodes) != 1 or nodes[0][0] not in ONE:
+        if not self._form.is_latin or len(nodes) != 1 or nodes[0][0] not in ONE:
             return
         if not members_of(*nodes[0]) >= LETTERS:
             return
@@ -351,7 +398,7 @@ class _Walk:
 
     def _repeat(self, least: int, most: int, repeated: Parsed) -> None:
         width = repeated.getwidth()  # type: ignore[attr-defined]
-        exact = _Walk(self._form, repeated).exact if least or most == 1 else None
+        exact = _Walk(self._form, repeated, both=self._both).exact if least or most == 1 else None
         if exact is not None and not least and self._read != _EMPTY:
             # an optional part may be present or absent; at the start of the literal, it contributes nothing
             self._offer(self._read, self.lead)
@@ -367,7 +414,7 @@ class _Walk:
         if exact is None:
             self._break()
             if least:
-                best = _Walk(self._form, *[repeated] * min(least, 2)).best
+                best = _Walk(self._form, *[repeated] * min(least, 2), both=self._both).best
                 self._suggest(best.literals, best.least, best.most, best.lead)
         elif most != least or least > _LONGEST:
             self._break()
@@ -401,12 +448,12 @@ class _Walk:
         """
         sizes = [len(literal) for literal in self._read]
         least, most = max(0, self._least - max(sizes)), max(0, self._most - min(sizes))
-        self._keep(Anchor(self._form, tuple(sorted(literals or _EMPTY)), least, most, self.lead | lead))
+        self._keep(Anchor(self._form, _shortest(literals or _EMPTY), least, most, self.lead | lead))
 
     def _suggest(self, literals: Iterable[str], least: int, most: int | None, lead: Chars) -> None:
         """Keep the anchor of a nested part, which begins at the current node, if it is the best anchor so far."""
         farthest = None if most is None else self._most + most
-        self._keep(Anchor(self._form, tuple(sorted(literals)), self._least + least, farthest, self.lead | lead))
+        self._keep(Anchor(self._form, _shortest(literals), self._least + least, farthest, self.lead | lead))
 
     def _keep(self, anchor: Anchor) -> None:
         if any(not literal.strip(EDGE) for literal in anchor.literals) or len(anchor.literals) > self._form.most:
@@ -416,6 +463,15 @@ class _Walk:
             anchor = Anchor(anchor.form, anchor.literals)
         if (tells := worth(anchor)) > self._best_worth:
             self.best, self._best_worth = anchor, tells
+
+
+def _shortest(literals: Iterable[str]) -> tuple[str, ...]:
+    """Return the literals that begin with no other one, sorted: where one of the others is, a shorter one begins."""
+    shortest: list[str] = []
+    for literal in sorted(literals):
+        if not shortest or not literal.startswith(shortest[-1]):
+            shortest.append(literal)
+    return tuple(shortest)
 
 
 def _concatenate(heads: Literals, tails: Literals, most: int) -> Literals | None:

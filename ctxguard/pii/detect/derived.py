@@ -46,5 +46,5 @@ def _read() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
 
 
 def _anchor(form: int, literals: list[str], beyond: str = "", **others: Any) -> Anchor:  # noqa: ANN401 - other fields
-    others |= {name: frozenset(map(ord, others[name])) for name in ("lead", "bound") if name in others}
+    others |= {name: frozenset(map(ord, others[name])) for name in ("lead", "bound", "first") if name in others}
     return Anchor(FORMS[form], tuple(literals), beyond=frozenset(beyond), **others)

@@ -245,15 +245,30 @@ def _classes(parsed: Parsed) -> Iterator[Chars]:
     return (members_of(kind, argument) for kind, argument in _nodes(parsed) if kind in ONE)
 
 
-def consumed_by(parsed: Parsed) -> Chars:
-    """Return all characters that can occur in a match, with both cases of each ASCII letter."""
+def consumed_by(parsed: Parsed, *, both: bool = True) -> Chars:
+    """Return all characters that can occur in a match, with both cases of each ASCII letter unless `both` is false."""
     consumed: Chars = frozenset()
     for kind, argument in parsed:
         if kind in ONE:
-            consumed |= in_both_cases(members_of(kind, argument))
+            chars = members_of(kind, argument)
+            consumed |= in_both_cases(chars) if both else chars
         elif kind not in (op.ASSERT, op.ASSERT_NOT, op.AT, op.GROUPREF):
-            consumed = consumed.union(*map(consumed_by, inner_of(kind, argument)))
+            consumed = consumed.union(*(consumed_by(one, both=both) for one in inner_of(kind, argument)))
     return consumed
+
+
+def may_ignore_case(parsed: Parsed) -> bool:
+    """Return whether an expression or a group in it ignores the case of letters."""
+    groups = (argument for kind, argument in _nodes(parsed) if kind is op.SUBPATTERN)
+    return bool(parsed.state.flags & re.IGNORECASE) or any(group[1] & re.IGNORECASE for group in groups)  # type: ignore[attr-defined, index]
+
+
+def first_of(parsed: Parsed) -> Chars:
+    """Return the characters with which a match can begin."""
+    if not may_ignore_case(parsed):
+        return _edge(parsed, 1)
+    # letters beyond ASCII may match in another case
+    return in_both_cases(_edge(parsed, 1)) | (ALL - _ASCII)
 
 
 def in_both_cases(chars: Chars) -> Chars:

@@ -26,13 +26,13 @@ class _Form(NamedTuple):
     """The syntax of one kind of table.
 
     Attributes:
-        literals: Strings of which every text with such a table contains at least one.
+        literals: Groups of strings; every text with such a table contains at least one string of each group.
         head: Matches the headings (group `head`) and everything between them and the first row.
         row: Matches a row directly after the previous one; its first group contains the cells.
         cells: Matches the cells of a row one after the other; its first group is the cell.
     """
 
-    literals: tuple[str, ...]
+    literals: tuple[tuple[str, ...], ...]
     head: re.Pattern[str]
     row: re.Pattern[str]
     cells: re.Pattern[str]
@@ -43,9 +43,9 @@ def _heading_list(name: str) -> str:
 
 
 _FORMS: Final = (
-    _Form(("[",), re.compile(rf"\[\s*+\[{_heading_list(_QUOTED)}\]\s*+,(?=\s*+\[)"), _LIST, _VALUES),
+    _Form((("[",),), re.compile(rf"\[\s*+\[{_heading_list(_QUOTED)}\]\s*+,(?=\s*+\[)"), _LIST, _VALUES),
     _Form(
-        ("[",),
+        (("[",),),
         re.compile(
             rf"\"(?:columns|fields|headers?|headings|cols|names)\"\s*+:\s*+\[{_heading_list(_QUOTED)}\]"
             r"(?:\s*+,\s*+\"[^\"\\]{1,40}\"\s*+:\s*+(?:\[[^\[\]]*+\]|[^\[\]{},\"]{1,20}|\"[^\"\\]{0,40}\")){0,3}"
@@ -55,7 +55,7 @@ _FORMS: Final = (
         _VALUES,
     ),
     _Form(
-        (" INTO ", " into ", " Into "),
+        (("INSERT", "insert", "Insert"), (" INTO ", " into ", " Into ")),
         re.compile(
             rf"\binsert\s++(?:\w{{1,20}}\s++){{0,2}}into\s++[^\s()]{{1,80}}\s*+\({_heading_list(_BARE)}\)\s*+values\s*+(?=\()",
             re.IGNORECASE,
@@ -64,7 +64,7 @@ _FORMS: Final = (
         _VALUES,
     ),
     _Form(
-        (" stdin", " STDIN"),
+        ((" stdin", " STDIN"),),
         re.compile(
             rf"^copy\s++[^\s()]{{1,80}}\s*+\({_heading_list(_BARE)}\) from stdin[^\n]*+\n", re.IGNORECASE | re.MULTILINE
         ),
@@ -72,7 +72,7 @@ _FORMS: Final = (
         _FIELDS,
     ),
     _Form(
-        ("</th>", "</TH>"),
+        (("</th>", "</TH>"),),
         re.compile(
             r"<tr\b[^<>]*+>(?P<head>(?:\s*+<th\b[^<>]*+>(?:[^<]|<(?!/?t[dhr]\b)){0,200}+(?:</th>)?+){2,200})\s*+(?:</tr>)?+"
             r"\s*+(?:</thead>)?+\s*+(?:<tbody[^<>]*+>)?+",
@@ -111,7 +111,9 @@ def grid_rows(text: str) -> Sequence[Row]:
 
 
 def _rows(form: _Form, text: str) -> Iterator[Row]:
-    if not any(literal in text for literal in form.literals) or (form.row is _LIST and not _NESTED.search(text)):
+    if not all(any(literal in text for literal in group) for group in form.literals):
+        return
+    if form.row is _LIST and not _NESTED.search(text):
         return
     place = 0
     while (head := form.head.search(text, place)) is not None:

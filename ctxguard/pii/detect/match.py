@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import pairwise, takewhile
 from operator import itemgetter
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 # A run of digits and their separators in a shape. Every match of a number expression lies within the first group, which
 # ends at the last digit or bracket. The separators after it are consumed as well, so that no search begins at them.
-_RUN: Final = re.compile(r"([0+(](?:[ ./(+-]*+[0)])*+)[ ./(+-]*+")
+# Most runs are too short even with these separators.
+_RUN: Final = re.compile(r"([0+(](?=[ ./(+)0-]{5})(?:[ ./(+-]*+[0)])*+)[ ./(+-]*+")
 _SHORTEST_RUN: Final = 6  # minimum length of a run, in characters: no number rule matches fewer
 # Number of characters before and after a run on which the boundaries of a number depend.
 _AROUND: Final = 4
@@ -90,7 +92,9 @@ class Engine:
         near = [place for place, one in enumerate(self._others) if one.is_near_words]
         first = len(self._others)
         self._words = {place: first + number for number, place in enumerate(near)}
-        self._needed = {place: {place, words, words + len(near)} for place, words in self._words.items()}
+        self._needed = {place: {place} for place in range(first)}
+        self._needed |= {place: {place, words, words + len(near)} for place, words in self._words.items()}
+        self._shared = [(one.rule.pattern, one.rule.walk) for one in self._others]
         self._prefilter = Prefilter(
             [
                 *(one.evidence for one in self._others),
@@ -176,12 +180,9 @@ class Engine:
         # rules that differ only in their context words share an expression, which is matched once
         shared: dict[object, list[int]] = {}
         is_ascii = view.text.isascii()
-        for place in sorted(place for place in opened if place < len(self._others)):
-            one = self._others[place]
-            if is_ascii and one.is_beyond_ascii:
-                continue
-            if place not in self._needed or self._needed[place] <= opened:
-                shared.setdefault((one.rule.pattern, one.rule.walk), []).append(place)
+        for place in sorted(opened & self._needed.keys()):
+            if self._needed[place] <= opened and not (is_ascii and self._others[place].is_beyond_ascii):
+                shared.setdefault(self._shared[place], []).append(place)
         for numbers in shared.values():
             matchers = (*map(self._others.__getitem__, numbers),)
             places = matchers[0].places(view, self._windows(numbers, located, view))
@@ -204,22 +205,26 @@ class Engine:
     def _windows(self, numbers: Sequence[int], located: Iterable[Located], view: PlainText) -> Windows | None:
         """Return the parts of a text in which findings of some rules may begin: those after their context words.
 
-        Return None if they may begin anywhere. A table with a context word is one part, because the words of its
-        headings and rows are the context of all its cells.
+        Return None if they may begin anywhere, or if these words occur more often than the literals of the expression.
+        A table with a context word is one part, because the words of its headings and rows are the context of all its
+        cells.
         """
         if not self._words.keys() >= {*numbers}:
             return None
-        ends: list[tuple[int, int]] = []
-        for number in numbers:
-            place, anchor = self._words[number], self._others[number].words_before
-            if "" in anchor.literals or (not view.text.isascii() and not anchor.beyond):
-                return None
-            ends += ((first, end) for first, end, places in located if place in places)
-            beyond = view.offsets_of(anchor.beyond)
-            if len(beyond) * WINDOW > len(view.text):
+        anchors = [self._others[number].words_before for number in numbers]
+        if any("" in anchor.literals or (view.beyond_latin and not anchor.beyond) for anchor in anchors):
+            return None
+        wanted = {self._words[number] for number in numbers}
+        ends = [place for words, places in located if not wanted.isdisjoint(words) for place in places]
+        if view.beyond_latin:
+            letters = frozenset[str]().union(*(anchor.beyond for anchor in anchors))
+            beyond = view.offsets_of(letters, most=len(view.text) / WINDOW)
+            if beyond is None:
                 return None
             ends += ((first, first + 1) for first in beyond)
-        blocks = _headings_of(view.text).blocks([first for first, _ in ends])
+        if self._others[numbers[0]].anchor.is_rarer(view, len(ends)):
+            return None
+        blocks = _headings_of(view.text).blocks({first for first, _ in ends})
         return merged((*((end, first + WINDOW) for first, end in ends), *blocks))
 
     def _all_candidates(self, view: PlainText) -> Iterator[Candidate]:
@@ -237,7 +242,12 @@ class Engine:
 
     def _match_shape(self, shape: str) -> Sequence[Candidate]:
         """Return the matches of number rules in a shape, which is a piece of text with `0` in place of every digit."""
-        return _by_place((one, one.everywhere(shape)) for one in self._numbers if one.may_match(shape))
+        fitting = map(self._numbers.__getitem__, sorted(self._shape_literals.open(PlainText(shape))))
+        return _by_place((one, one.everywhere(shape)) for one in fitting)
+
+    @cached_property
+    def _shape_literals(self) -> Prefilter:
+        return Prefilter([replace(one.anchor, literals=one.shapes) for one in self._numbers])
 
     def _match_row(self, view: PlainText, run: tuple[int, int], shape: str) -> Sequence[Candidate]:
         """Return the matches of number rules in a row of numbers.

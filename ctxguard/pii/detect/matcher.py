@@ -110,7 +110,7 @@ class Matcher:
         return reach(self.rule.pattern)
 
     @cached_property
-    def _shapes(self) -> tuple[str, ...]:
+    def shapes(self) -> tuple[str, ...]:
         """Literals of which the shape of every match contains at least one; one empty literal if they are unknown."""
         literals = self.anchor.literals
         return literals if all(_RUN_SIGNS.issuperset(literal) for literal in literals) else ("",)
@@ -120,7 +120,7 @@ class Matcher:
 
         A shape is a piece of text with `0` in place of every digit.
         """
-        return any(literal in shape for literal in self._shapes)
+        return any(literal in shape for literal in self.shapes)
 
     def may_stand_before(self, text: str, start: int, end: int) -> bool:
         """Return whether the rule may match in a row of numbers, judging by the text that it requires after a match.
@@ -172,7 +172,7 @@ class Matcher:
                 may be omitted.
         """
         if windows is not None:
-            yield from self._places_within(view.text, windows)
+            yield from self._places_within(view, windows)
             return
         if self.anchor.most is None or self._walk is not None:
             yield from self.everywhere(view.text)
@@ -185,16 +185,17 @@ class Matcher:
                 yield self._place(match)
                 done = max(match.end(), start + 1)
 
-    def _places_within(self, text: str, windows: Windows) -> Iterator[tuple[int, int]]:
-        done = 0
+    def _places_within(self, view: PlainText, windows: Windows) -> Iterator[tuple[int, int]]:
+        text, form, done = view.text, view.form(self.anchor.form.table), 0
         for begin, end in windows:
             # like `finditer` from the beginning of the text: no match extends over the character before `start`
-            start = max(text.rfind(char, done, begin) + 1 for char in self.between)
-            for match in self._pattern.finditer(text, max(start, done), end + self.reach + 1):
-                if match.start() > end:
-                    break
-                yield self._place(match)
-                done = match.end()
+            start = max([done, *(text.rfind(char, done, begin) + 1 for char in self.between)])
+            if self.anchor.is_within(form, start, end):
+                for match in self._pattern.finditer(text, start, end + self.reach + 1):
+                    if match.start() > end:
+                        break
+                    yield self._place(match)
+                    done = match.end()
             done = max(done, end + 1)
 
     def everywhere(self, text: str) -> Iterator[tuple[int, int]]:

@@ -13,10 +13,10 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from html import unescape
-from itertools import chain
-from typing import Final, Literal, NamedTuple
+from itertools import chain, pairwise
+from typing import Any, Final, Literal, NamedTuple
 
 from ctxguard.pii.placeholders import (
     OPENED,
@@ -48,7 +48,6 @@ _HYPHENS: Final = "\u2010\u2011\u2212\ufe58\ufe63\uff0d"
 _DASHES: Final = "\u2012\u2013\u2014\u2015\u30fc"
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _ASCII: Final = bytes(range(128))
-_BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 _REMOVED: Final = "\u200b"  # stands for what is not shown at all
 # Characters of which escapes consist, and those that a backslash escapes.
 _IN_ESCAPES: Final = frozenset("\\&%#;{}0123456789ABCDEFabcdefgijklmnopqrstuvwxyzUX/<>+()-_.@~")
@@ -117,6 +116,8 @@ _PLUSES: Final = re.compile(
     r"|[A-Z]{2}\d{2}(?:\+[A-Z0-9]{1,4}){3,8}"
     r"|[A-Z]{0,3}\d[A-Z0-9]{0,3}(?:\+[A-Z]{0,3}\d[A-Z0-9]{0,3}){2,7})(?![A-Za-z0-9@])(?!/[A-Za-z0-9])"
 )
+# Maximum number of characters before the first plus of a match: six digits in parentheses.
+_BEFORE_PLUS: Final = 8
 
 
 class PlainText:
@@ -131,15 +132,19 @@ class PlainText:
         text: The normalized text.
         plain: The text in Latin-1, with `?` for all other characters.
         is_whole: False if invisible characters were removed or replaced.
+        hyphened: The view that differs from this one only in having hyphens for some dashes; None if there is none.
+        located: What a prefilter has found in this view, after the prefilter.
     """
 
     is_whole = True
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.hyphened: PlainText | None = None
+        self.located: tuple[object, frozenset[int], list[Any]] = None, frozenset(), []
         self.plain = text.encode("latin-1", "replace")
         self._forms: dict[bytes, str] = {}
-        self._beyond: dict[str, list[int]] | None = None
+        self._places: dict[bytes, tuple[Mapping[str, int], Mapping[int, Sequence[int]]]] = {}
 
     def form(self, table: bytes) -> str:
         """Return the text translated by a table (see `anchors.Form`); the length and all offsets stay the same."""
@@ -148,20 +153,55 @@ class PlainText:
             form = self._forms[table] = self.plain.translate(table).decode("latin-1")
         return form
 
-    @property
-    def beyond_ascii(self) -> set[str]:
-        """The text's non-ASCII characters, in lower case."""
-        return set("".join(beyond_ascii(self.text)).lower())
+    def keep_places(self, table: bytes, literals: Mapping[str, int], ends: Mapping[int, Sequence[int]]) -> None:
+        """Keep where literals are in a form of the text.
 
-    def offsets_of(self, chars: AbstractSet[str]) -> Sequence[int]:
-        """Return the offset of each non-ASCII character in the text that is, in lower case, one of the given ones."""
-        if self._beyond is None:
-            self._beyond = {}
-            if not self.text.isascii():
-                for match in _BEYOND_ASCII.finditer(self.text):
-                    for low in match[0].lower():
-                        self._beyond.setdefault(low, []).append(match.start())
-        return [place for char in self._beyond.keys() & chars for place in self._beyond[char]]
+        Args:
+            table: The table of the form.
+            literals: The index of each literal that was searched for.
+            ends: The end offsets of each literal that was found, by its index.
+        """
+        self._places[table] = literals, ends
+
+    def share_places(self, other: PlainText) -> None:
+        """Take over where literals are in a view that differs only in dashes."""
+        self._places = other._places
+
+    def count_of(self, literal: str, table: bytes) -> int | None:
+        """Return how often a literal is in a form of the text; None if the prefilter has not searched for it."""
+        literals, ends = self._places.get(table, ({}, {}))
+        return len(ends.get(literals[literal], ())) if literal in literals else None
+
+    def places_of(self, literal: str, table: bytes) -> Iterator[int]:
+        """Yield the offsets of a literal in a form of the text.
+
+        They are known if the prefilter has searched for the literal.
+        """
+        literals, ends = self._places.get(table, ({}, {}))
+        if literal in literals:
+            yield from (end - len(literal) for end in ends.get(literals[literal], ()))
+            return
+        yield from _places(literal, self.form(table))
+
+    @cached_property
+    def beyond_latin(self) -> Mapping[str, list[str]]:
+        """The text's characters beyond Latin-1, by the lower-case character."""
+        chars: dict[str, list[str]] = {}
+        for char in beyond_ascii(self.text):
+            if char > "\xff":
+                for low in char.lower():
+                    chars.setdefault(low, []).append(char)
+        return chars
+
+    def offsets_of(self, chars: AbstractSet[str], most: float) -> list[int] | None:
+        """Return the offset of each character beyond Latin-1 that is, in lower case, one of the given ones.
+
+        Return None if there are more than `most`.
+        """
+        wanted = [char for low in self.beyond_latin.keys() & chars for char in self.beyond_latin[low]]
+        if sum(map(self.text.count, wanted)) > most:
+            return None
+        return [place for char in wanted for place in _places(char, self.text)]
 
     def originals(self, spans: Iterable[Span]) -> tuple[Span, ...]:
         """Convert spans of this view to spans of the original text."""
@@ -170,6 +210,14 @@ class PlainText:
     def cuts(self, span: Span) -> bool:  # noqa: ARG002 - this view has no escapes
         """Return whether a span of the original text begins or ends inside an escape."""
         return False
+
+
+def _places(literal: str, text: str) -> Iterator[int]:
+    """Yield the offset of each occurrence of a string in a text."""
+    place = text.find(literal)
+    while place >= 0:
+        yield place
+        place = text.find(literal, place + 1)
 
 
 @lru_cache(maxsize=2)  # several rules read the same text, one after the other
@@ -392,8 +440,10 @@ def _decoded_views(
         if layer.cuts:
             layers.append(layer)
     # after the escapes: the characters that they decode to are normalized, too
-    plain = read(text)
-    views = [_Shortened(one, layers, is_whole=is_whole) if layers else PlainText(one) for one in plain]
+    views = [_Shortened(one, layers, is_whole=is_whole) if layers else PlainText(one) for one in read(text)]
+    for was, now in pairwise(views):
+        if _hyphened(now.text) == was.text:
+            now.hyphened = was
     return views, (is_form, is_octal)
 
 
@@ -489,7 +539,13 @@ def _readings(text: str) -> Sequence[str]:
     """
     texts = [text, _LETTERED.sub(" ", text)] if "\\" in text else [text]
     plain = [_plain(one) for one in dict.fromkeys(texts)]
-    return [*dict.fromkeys(one for text in plain for one in (text if text.isascii() else _DASHED.sub("-", text), text))]
+    return [*dict.fromkeys(one for text in plain for one in (_hyphened(text), text))]
+
+
+def _hyphened(text: str) -> str:
+    """Return the text with each dash that may be a hyphen as a hyphen."""
+    has_dashes = not text.isascii() and any(dash in text for dash in _DASHES)
+    return _DASHED.sub("-", text) if has_dashes else text
 
 
 def _plain(text: str) -> str:
@@ -517,8 +573,24 @@ def _without_form_pluses(text: str) -> str:
     """
     before = None
     while text != before and "+" in text and _PLUS.search(text) is not None:
-        before, text = text, _PLUSES.sub(lambda match: match[0][:1] + match[0][1:].replace("+", " "), text)
+        before, text = text, _with_spaces(text)
     return text
+
+
+def _with_spaces(text: str) -> str:
+    """Replace the pluses in each match of `_PLUSES`, which is searched for only near pluses."""
+    pieces: list[str] = []
+    done = begin = 0
+    place = text.find("+")
+    while place >= 0:
+        tried = (_PLUSES.match(text, start) for start in range(max(begin, place - _BEFORE_PLUS), place + 1))
+        match = next(filter(None, tried), None)
+        begin = place + 1
+        if match is not None:
+            pieces += (text[done : match.start()], match[0][:1], match[0][1:].replace("+", " "))
+            done = begin = match.end()
+        place = text.find("+", begin)
+    return "".join((*pieces, text[done:]))
 
 
 @lru_cache(maxsize=1)

@@ -71,6 +71,7 @@ class Headings:
         self._row: tuple[int, list[Place]] = (-1, [])
         # the tables of each run of lines that was looked at, with the offsets of the run
         self._runs: list[tuple[int, int, list[_Table]]] = []
+        self._blocks: dict[int, Windows] = {}
 
     @cached_property
     def _grid_rows(self) -> Sequence[Row]:
@@ -111,15 +112,19 @@ class Headings:
 
     def blocks(self, offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
         """Yield the first and last offset of each table that contains one of these offsets, headings included."""
-        last = -1
-        for offset in sorted(offsets):
-            table = self._table(offset) if offset > last else None
-            if table is not None:
-                last = table.end
-                yield table.headings[0][0], last
-            if self._grids:
-                number = bisect_right(self._grids, offset, key=itemgetter(0)) - 1
-                yield from self._grids[max(number, 0) : number + 1]
+        for offset in offsets:
+            blocks = self._blocks.get(offset)
+            if blocks is None:
+                blocks = self._blocks[offset] = self._blocks_at(offset)
+            yield from blocks
+
+    def _blocks_at(self, offset: int) -> Windows:
+        table = self._table(offset)
+        blocks = [(table.headings[0][0], table.end)] if table is not None else []
+        if self._grids:
+            number = bisect_right(self._grids, offset, key=itemgetter(0)) - 1
+            blocks += self._grids[max(number, 0) : number + 1]
+        return blocks
 
     @cached_property
     def _grids(self) -> Windows:
@@ -239,7 +244,9 @@ def may_be_headings(text: str, begin: int) -> bool:
     """Return whether the line at an offset may be the headings of a table: a row with as many cells follows it."""
     head = text[begin : _line_end(text, begin)]
     separator = _separator_of(head)
-    return separator is not None and _row_end(text, begin + len(head) + 1, separator, _count(head, separator)) > 0
+    # an indented line has spaces, but no second cell
+    many = _count(head, separator) if separator is not None else 0
+    return separator is not None and many > 0 and _row_end(text, begin + len(head) + 1, separator, many) > 0
 
 
 def _row_end(text: str, begin: int, separator: str, many: int) -> int:
