@@ -20,12 +20,12 @@ class Step(NamedTuple):
 MESSAGE = (
     Step("read", ("one artifact for each", "item of the history"), "adapters/", "blue"),
     Step("match", ("find the run that", "this history continues"), "session.py", "line"),
-    Step("repair", ("answer open calls, drop", "results without a call"), "stages/repair_exchanges", "green"),
-    Step("expire", ("drop what has", "outlived its use"), "stages/expire_lifetimes", "green"),
+    Step("repair", ("answer open calls, drop", "results without a call"), "stages/arrival", "green"),
+    Step("expire", ("drop what has", "outlived its use"), "stages/arrival", "green"),
     Step("mask", ("every text, by", "the active rules"), "stages/mask_pii", "green"),
     Step("bound", ("fit each tool output", "to its limit, by type"), "stages/bound_tool_output", "green"),
     Step("window", ("cut if the budget", "is hit"), "stages/stable_window", "green"),
-    Step("order", ("system, task,", "then the rest"), "stages/order_by_authority", "green"),
+    Step("order", ("system, task,", "then the rest"), "stages/arrangement", "green"),
     Step("check", ("judge what will", "be sent"), "checks/", "amber"),
     Step("write", ("the same objects, or", "copies with new text"), "adapters/", "blue"),
 )
