@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from ctxguard import Stabilizer
+from ctxguard.harness.contestants import synthetic_recordings
 from ctxguard.harness.engine import Plan, Setting, run
-from ctxguard.harness.synthetic import synthetic_recordings
 
 
 def resident():

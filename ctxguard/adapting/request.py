@@ -21,7 +21,7 @@ from ctxguard.adapting.recent import Recent
 from ctxguard.artifacts import Artifact, Field, Kind
 from ctxguard.checks.no_pii import NoPII
 from ctxguard.errors import CheckFailedError, ConfigError
-from ctxguard.history.soundness import is_well_formed
+from ctxguard.history.pairing import is_well_formed
 from ctxguard.pii import Detector
 from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.report import Report

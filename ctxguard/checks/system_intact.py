@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.history import AUTHORITY
-from ctxguard.history.soundness import well_formed
+from ctxguard.history.pairing import well_formed
 from ctxguard.report import Finding
 
 

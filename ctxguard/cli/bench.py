@@ -26,13 +26,11 @@ from ctxguard import __version__
 from ctxguard.cli.options import spread
 from ctxguard.errors import ConfigError
 from ctxguard.harness.bench import BenchCall, contestants, play
-from ctxguard.harness.contestants import BASELINE, Peer
+from ctxguard.harness.contestants import BASELINE, Peer, synthetic_recordings
 from ctxguard.harness.document import rounded
-from ctxguard.harness.engine import cores
+from ctxguard.harness.engine import cores, number
 from ctxguard.harness.gain import gain, judges
 from ctxguard.harness.recordings import Skipped, recordings
-from ctxguard.harness.settings import number
-from ctxguard.harness.synthetic import synthetic_recordings
 from ctxguard.report.printing import counted, note, out, refuse_overwriting, working
 from ctxguard.tokens import find_counter
 

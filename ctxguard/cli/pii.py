@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from ctxguard.cli.groups import Command, command_group
 from ctxguard.cli.options import rule_names, settings_of, spread
+from ctxguard.cli.program import Command, command_group
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import counted, out, printable, refuse_overwriting, working
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ctxguard.pii.evaluation import Score, Scores
     from ctxguard.pii.scanning import Place
     from ctxguard.pii.spans import Detector
+
 
 app = command_group("pii", "Find, mask, and score personal data.")
 PRESIDIO = "presidio"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 
-from ctxguard.cli.groups import Command, command_group
 from ctxguard.cli.options import spread
+from ctxguard.cli.program import Command, command_group
 from ctxguard.prompts.loading import PromptsReport, check_prompts, find_prompts_dir
 from ctxguard.report.printing import counted, out, working
 from ctxguard.tokens import find_counter

@@ -24,13 +24,14 @@ from ctxguard.harness.engine import (
     Setting,
     Spread,
     cores,
+    label_of,
+    parse_sweep,
     run,
     spread_on_ray,
 )
 from ctxguard.harness.pricing import price_model
 from ctxguard.harness.recordings import Recording, Source, recordings, total_size
 from ctxguard.harness.replay_output import print_notes, print_report, replay_report
-from ctxguard.harness.settings import label_of, parse_sweep
 from ctxguard.harness.summary import time_left
 from ctxguard.report.printing import ReportFormat, counted, note, out, refuse_overwriting, working
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxguard.cli.groups import Command, command_group
 from ctxguard.cli.options import spread
+from ctxguard.cli.program import Command, command_group
 from ctxguard.errors import StoreError
 from ctxguard.report.printing import counted, out, working
 from ctxguard.stores import ManagedStore, open_store

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.adapting.registry import require_adapter
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.compaction.file_tools import uses_of
+from ctxguard.compaction.transcript import uses_of
 from ctxguard.draft import Ask
 from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError
 from ctxguard.history import History

@@ -25,9 +25,8 @@ from pydantic import Field
 
 from ctxguard.adapting.registry import OBJECT_ADAPTERS
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, SessionFileError, reason_of
-from ctxguard.harness.dumps import is_dumped, translate_dumps
 from ctxguard.harness.sessions import AS_DATA, HISTORIES, MAX_BYTES, RecordedSession, parse_json, parse_session
-from ctxguard.harness.spans import Spans, holds_spans
+from ctxguard.harness.spans import Spans, holds_spans, is_dumped, translate_dumps
 from ctxguard.settings import install_command
 
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".parquet")

@@ -15,8 +15,7 @@ from ctxguard.artifacts import Artifact, Kind, Lifetime, Part, ToolCall
 from ctxguard.draft import Action, Change, Draft
 from ctxguard.errors import ConfigError, PairingError
 from ctxguard.history import Exchange, Memory, Pairing, exchanges, is_asked, pair
-from ctxguard.history.pairing import holds_all_results, is_repeated, whole_until
-from ctxguard.history.soundness import make_sound
+from ctxguard.history.pairing import holds_all_results, is_repeated, make_sound, whole_until
 
 if TYPE_CHECKING:
     from ctxguard.draft import Draft

@@ -19,7 +19,7 @@ from ctxguard.artifacts import Field
 from ctxguard.checks.no_pii import scan, shown_place
 from ctxguard.errors import CheckFailedError
 from ctxguard.formats.requests import count_sent, tools_beyond_estimate
-from ctxguard.history.soundness import is_well_formed, well_formed
+from ctxguard.history.pairing import is_well_formed, well_formed
 from ctxguard.pii import Detector, Masker, RuleSet, SessionVault, Span
 from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.pii.mask.masking_rules import HASH_KEY_VARIABLE

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
-from ctxguard.cli.groups import Command, command_group
 from ctxguard.cli.options import StabilizerOptions, settings_of, spread
+from ctxguard.cli.program import Command, command_group
 from ctxguard.errors import ConfigError, reason_of
 from ctxguard.settings import install_command
 

@@ -16,10 +16,17 @@ from ctxguard.cli.bench import COLUMNS, bench_row, bill_beside
 from ctxguard.errors import CtxguardError, TokenizerError
 from ctxguard.harness import parse_session
 from ctxguard.harness.bench import BenchCall, contestants, fault_of, fixed_summary, play
-from ctxguard.harness.contestants import Course, GaveUpError, Peer, peers_with, plain_messages
+from ctxguard.harness.contestants import (
+    Course,
+    GaveUpError,
+    Peer,
+    peers_with,
+    plain_messages,
+    synthetic_recordings,
+    synthetic_session,
+)
 from ctxguard.harness.gain import SEES
 from ctxguard.harness.recordings import Recording, Skipped
-from ctxguard.harness.synthetic import synthetic_recordings, synthetic_session
 from ctxguard.tokens import counters
 
 SYSTEM = {"role": "system", "content": "Be brief."}

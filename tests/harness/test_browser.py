@@ -12,7 +12,7 @@ from browser import BROWSER, title_of
 from recordings import RECORDINGS
 from test_cli import cli
 
-from ctxguard.harness.synthetic import synthetic_session
+from ctxguard.harness.contestants import synthetic_session
 
 LOOKS = (Path(__file__).resolve().parents[1] / "looks.js").read_text(encoding="utf-8")
 PROBE = """<script>LOOKS

@@ -16,10 +16,10 @@ from test_cli import MESSAGES, cli
 
 from ctxguard.errors import ConfigError
 from ctxguard.harness import engine
+from ctxguard.harness.contestants import synthetic_recordings
 from ctxguard.harness.engine import Plan, ReplayCheckpoint, Setting, run
 from ctxguard.harness.recordings import Recording, recordings
 from ctxguard.harness.summary import time_left
-from ctxguard.harness.synthetic import synthetic_recordings
 from ctxguard.policies import agent_stages
 from ctxguard.settings import install_command
 from ctxguard.stabilizer import Stabilizer

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ctxguard.artifacts import Artifact, ToolCall
 from ctxguard.harness import parse_session, replay
+from ctxguard.harness.contestants import synthetic_session
 from ctxguard.harness.gain import (
     LONGEST,
     MEMORY,
@@ -24,7 +25,6 @@ from ctxguard.harness.gain import (
 )
 from ctxguard.harness.requests import WireReader
 from ctxguard.harness.requests import newest_exchange as newest_on_the_wire
-from ctxguard.harness.synthetic import synthetic_session
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens import ArtifactCounter, find_counter
 

@@ -16,10 +16,10 @@ from ctxguard.artifacts import Artifact
 from ctxguard.errors import ConfigError
 from ctxguard.harness import parse_session, replay
 from ctxguard.harness.document import ReplayReport, compare, load_baseline, schema_json
+from ctxguard.harness.engine import parse_sweep
 from ctxguard.harness.pricing import RollingWindow, price_model
 from ctxguard.harness.recordings import Recording, recordings
 from ctxguard.harness.replay import served_contexts
-from ctxguard.harness.settings import parse_sweep
 from ctxguard.harness.summary import saved_by
 from ctxguard.stabilizer import Stabilizer
 

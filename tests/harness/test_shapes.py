@@ -11,8 +11,8 @@ import pytest
 from test_cli import cli
 
 from ctxguard.harness.document import ReplayReport
-from ctxguard.harness.dumps import translate_dumps
 from ctxguard.harness.recordings import Skipped, open_session, recordings
+from ctxguard.harness.spans import translate_dumps
 from ctxguard.settings import install_command
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"order": "W-77"}'}}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from test_cli import cli
 
-from ctxguard.harness.synthetic import synthetic_session
+from ctxguard.harness.contestants import synthetic_session
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
