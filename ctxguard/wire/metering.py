@@ -15,7 +15,7 @@ from ctxguard.errors import WireError
 from ctxguard.formats.format import records_of
 from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.families import family_of
-from ctxguard.wire.events import EventSplitter, data_of
+from ctxguard.wire.events import ServerSentEvents
 
 if TYPE_CHECKING:
     from ctxguard.report.telemetry import Metrics
@@ -131,7 +131,7 @@ class Billed:
     _most: dict[str, int] = field(default_factory=dict, init=False)
     _begun: bytes = field(default=b"", init=False)
     _is_lost: bool = field(default=False, init=False)
-    _splitter: EventSplitter | None = field(default=None, init=False)
+    _splitter: ServerSentEvents | None = field(default=None, init=False)
 
     def feed(self, chunk: bytes) -> None:
         """Search the next bytes of the body."""
@@ -141,7 +141,7 @@ class Billed:
             self._begun += chunk[: _MOST - len(self._begun)]
             if self._begun.lstrip()[:1] in (b"", b"{", b"["):
                 return
-            self._splitter, chunk = EventSplitter(_MOST), self._begun
+            self._splitter, chunk = ServerSentEvents(_MOST), self._begun
         try:
             self._note(raw for raw in self._splitter.feed(chunk) if b"sage" in raw)
         except WireError:  # not an event stream, or an event is too large, which is reported elsewhere
@@ -166,7 +166,7 @@ class Billed:
         self._begun, self._most, self._splitter = b"", {}, None
 
     def _note(self, events: Iterable[bytes]) -> None:
-        for event in filter(None, map(data_of, events)):
+        for event in filter(None, map(ServerSentEvents.data_of, events)):
             self._take(event)
 
     def _take(self, answer: Mapping[str, object]) -> None:

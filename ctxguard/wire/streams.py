@@ -6,16 +6,16 @@ held back, this rest is sent in an additional event, which is a copy of the text
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from ctxguard.adapting.fields import Path, copy_with
 from ctxguard.errors import CtxguardError
 from ctxguard.formats.format import Channel, Delta, Event
 from ctxguard.pii import UnmaskStream
 from ctxguard.pii.mask.links import Links
-from ctxguard.wire import events, frames, lines
+from ctxguard.wire.events import FORMS, Events, JsonLines, StreamForm
 from ctxguard.wire.replies import Tool, as_json, tool_of
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 Origin = TypeVar("Origin")
 
-StreamForm: TypeAlias = Literal["events", "frames", "lines"]
-_FORMS: Final[Mapping[str, Any]] = {"events": events, "frames": frames, "lines": lines}
-_ENDINGS: Final = {events: b"\n\n", lines: b"\n"}
 MOST_EVENT: Final = 32_000_000
 """Maximum number of bytes in one event."""
 
@@ -224,8 +221,7 @@ class EventStream:
         self.weave = reading.weave() if reading is not None and weave is None else weave
         self._reading = reading
         self._following: WireRequest | None = None
-        self._form = _FORMS[form]
-        self._splitter = self._form.EventSplitter(MOST_EVENT)
+        self._stream: Events = FORMS[form](MOST_EVENT)
         self._events: ReplyEvents[bytes] | None = None if reply is None else ReplyEvents(reply)
 
     def follow(self) -> WireRequest | None:
@@ -246,26 +242,27 @@ class EventStream:
 
     def feed(self, chunk: bytes) -> bytes:
         """Return the bytes that can be sent now."""
-        return b"".join(piece for raw in self._splitter.feed(chunk) for piece in self._restore(raw))
+        return b"".join(piece for raw in self._stream.feed(chunk) for piece in self._restore(raw))
 
     def close(self) -> bytes:
         """Return the bytes that are still held back, once the stream has ended."""
-        rest: bytes = self._splitter.close()
+        rest = self._stream.close()
         # some providers do not send the empty line after the last event, or the end of the last line
-        ending = _ENDINGS.get(self._form)
-        if rest and ending is not None and self._form.data_of(rest) is not None:
-            rest = b"".join(self._restore(rest + ending))
+        if rest and self._stream.ending and self._stream.data_of(rest) is not None:
+            rest = b"".join(self._restore(rest + self._stream.ending))
         return b"".join(self._rest()) + rest
 
     def _rest(self) -> Iterator[bytes]:
         held = () if self._events is None else self._events.close()
-        return (self._form.with_data(origin, as_json(event)) for event, origin in held)
+        return (self._stream.with_data(origin, as_json(event)) for event, origin in held)
 
     def _restore(self, raw: bytes) -> Iterator[bytes]:
-        event = self._form.data_of(raw)
+        event = self._stream.data_of(raw)
         if event is None:
             is_done = b"[DONE]" in raw
-            self.malformed += not is_done and (b"data:" in raw or (self._form is lines and bool(raw.strip())))
+            self.malformed += not is_done and (
+                b"data:" in raw or (isinstance(self._stream, JsonLines) and bool(raw.strip()))
+            )
             yield from self._rest() if is_done else ()
             if not (is_done and self.weave is not None and self.weave.goes_on):
                 yield raw
@@ -281,4 +278,4 @@ class EventStream:
             self.malformed += 1
             yield raw
             return
-        yield from (raw if now is event else self._form.with_data(origin, as_json(now)) for now, origin in restored)
+        yield from (raw if now is event else self._stream.with_data(origin, as_json(now)) for now, origin in restored)

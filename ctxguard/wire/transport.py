@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from ctxguard.formats.format import Weave
-    from ctxguard.wire.streams import StreamForm
+    from ctxguard.wire.events import StreamForm
 
     # clients of both libraries accept these classes; at run time, having the right methods is enough
     class _Transport(httpx.BaseTransport, httpx2.BaseTransport):  # type: ignore[misc]

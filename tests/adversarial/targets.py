@@ -17,8 +17,7 @@ from ctxguard.pii import STANDARD, Masker, Span
 from ctxguard.pii.detect.normalize import PlainText, view_of, views_of
 from ctxguard.pii.mask.json_text import is_json, json_tokens, rewrite_json
 from ctxguard.views.processors.tree import parse_start
-from ctxguard.wire import frames as amazon
-from ctxguard.wire.events import EventSplitter, data_of, with_data
+from ctxguard.wire.events import Frames, ServerSentEvents
 from ctxguard.wire.replies import as_json
 
 MASKER = Masker(STANDARD)
@@ -108,7 +107,7 @@ def _units(text: str) -> bytes:
     return text.encode("utf-16", "surrogatepass")
 
 
-def events_of(pieces, most: int = MOST, cut: type = EventSplitter) -> tuple[list[bytes], bytes | None]:
+def events_of(pieces, most: int = MOST, cut: type = ServerSentEvents) -> tuple[list[bytes], bytes | None]:
     splitter, found = cut(most), []
     try:
         for piece in pieces:
@@ -128,7 +127,9 @@ def events(data: bytes) -> None:
     bounded, _ = events_of(pieces_of(stream, size))
     assert bounded == found[: len(bounded)]
     for event in found:
-        assert data_of(event) is None or data_of(with_data(event, b'{"a": 1}')) == {"a": 1}
+        assert ServerSentEvents.data_of(event) is None or ServerSentEvents.data_of(
+            ServerSentEvents.with_data(event, b'{"a": 1}')
+        ) == {"a": 1}
 
 
 def framed(kind: bytes, payload: bytes) -> bytes:
@@ -143,13 +144,13 @@ def frames(data: bytes) -> None:
     size, rest = 1 + (data[0] if data else 0) % 23, data[1:]
     wrapped = b'{"bytes": "' + b64encode(rest) + b'"}'
     stream = framed(b"chunk", wrapped) + framed(rest[:9], b'{"a": 1}') + framed(b"messageStop", rest) + rest
-    found, left = events_of(pieces_of(stream, size), len(stream), amazon.EventSplitter)
-    assert (found, left) == events_of([stream], len(stream), amazon.EventSplitter)
+    found, left = events_of(pieces_of(stream, size), len(stream), Frames)
+    assert (found, left) == events_of([stream], len(stream), Frames)
     assert len(found) >= 3
     assert left is None or b"".join([*found, left]) == stream
     for frame in found:
-        event = amazon.data_of(frame)
-        assert event is None or repr(amazon.data_of(amazon.with_data(frame, as_json(event)))) == repr(event)
+        event = Frames.data_of(frame)
+        assert event is None or repr(Frames.data_of(Frames.with_data(frame, as_json(event)))) == repr(event)
 
 
 def is_start(tree: object, whole: object) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from ctxguard import Stabilizer
 from ctxguard.errors import WireError
 from ctxguard.wire import Guard, Transport
-from ctxguard.wire.frames import EventSplitter
+from ctxguard.wire.events import Frames
 
 httpx = pytest.importorskip("httpx")
 eventstream = pytest.importorskip("botocore.eventstream")
@@ -108,5 +108,5 @@ def test_values_come_back_however_the_frames_are_cut(operation, size):
 @pytest.mark.parametrize("length", [0, 12, 2**31])
 def test_what_is_no_frame_is_refused(length):
     with pytest.raises(WireError):
-        list(EventSplitter(1_000).feed(struct.pack(">III", length, 0, 0)))
-    assert not list(EventSplitter(1_000).feed(b"\0"))
+        list(Frames(1_000).feed(struct.pack(">III", length, 0, 0)))
+    assert not list(Frames(1_000).feed(b"\0"))

@@ -11,7 +11,7 @@ from wire_server import WireProvider
 
 from ctxguard import Stabilizer
 from ctxguard.errors import WireError
-from ctxguard.wire.events import EventSplitter, data_of, with_data
+from ctxguard.wire.events import ServerSentEvents
 from ctxguard.wire.guard import Guard, WireRequest
 
 MAIL = 'o"ann\\x@example.com'
@@ -43,7 +43,7 @@ def scripted(api, *, steps=0, parallel=1, piece=3, says="Done, {}. Yes {}!", new
 def texts_of(api, raw):
     """Return what a client puts together of a stream: its text, and the arguments of each call."""
     text, calls = "", {}
-    for event in filter(None, map(data_of, EventSplitter(10**6).feed(raw))):
+    for event in filter(None, map(ServerSentEvents.data_of, ServerSentEvents(10**6).feed(raw))):
         if api == "chat":
             for choice in event["choices"]:
                 delta = choice["delta"]
@@ -89,7 +89,7 @@ def test_escaped_brackets_in_arguments_are_restored_at_every_border(api, opened)
         restored = through(ready, scripted(api, steps=1, piece=piece, argument=argument, less=opened), 1_000)
         told = {"to": "ann@example.com", "text": '{"to": "ann@example.com"}'}
         assert texts_of(api, restored)[1] == [told]
-        for event in filter(None, map(data_of, EventSplitter(10**6).feed(restored))):
+        for event in filter(None, map(ServerSentEvents.data_of, ServerSentEvents(10**6).feed(restored))):
             if event.get("type") == "response.function_call_arguments.done":
                 assert json.loads(event["arguments"]) == told
 
@@ -118,7 +118,7 @@ def test_what_was_held_back_at_the_end_comes_before_the_end(api, says):
 
 def test_added_events_keep_the_numbers_in_order():
     raw = through(prepared("responses"), scripted("responses", says="It ends with <EMAI"), 13)
-    numbers = [event["sequence_number"] for event in map(data_of, EventSplitter(10**6).feed(raw))]
+    numbers = [event["sequence_number"] for event in map(ServerSentEvents.data_of, ServerSentEvents(10**6).feed(raw))]
     assert numbers == sorted(set(numbers))
 
 
@@ -149,7 +149,7 @@ def test_malformed_events_are_passed_on_and_counted():
 
 
 def test_an_event_without_an_end_is_refused():
-    splitter = EventSplitter(1_000)
+    splitter = ServerSentEvents(1_000)
     with pytest.raises(WireError, match="more than 1,000 bytes"):
         list(splitter.feed(b"data: " + b"x" * 2_000))
 
@@ -157,7 +157,7 @@ def test_an_event_without_an_end_is_refused():
 @given(st.lists(st.sampled_from([b"data: a", b"event: e", b"", b": c", b"data:"]), max_size=12), st.integers(1, 9))
 def test_splitting_loses_nothing(lines, size):
     raw = b"\n".join(lines)
-    splitter = EventSplitter(10**6)
+    splitter = ServerSentEvents(10**6)
     pieces = [event for at in range(0, len(raw), size) for event in splitter.feed(raw[at : at + size])]
     assert b"".join(pieces) + splitter.close() == raw
     assert all(piece.endswith(b"\n\n") for piece in pieces)
@@ -165,5 +165,5 @@ def test_splitting_loses_nothing(lines, size):
 
 def test_other_lines_of_an_event_stay():
     event = b"event: x\r\ndata: {\r\ndata: }\r\nid: 7\r\n\r\n"
-    assert data_of(event) == {}
-    assert with_data(event, b"{}") == b"event: x\r\ndata: {}\r\nid: 7\r\n\r\n"
+    assert ServerSentEvents.data_of(event) == {}
+    assert ServerSentEvents.with_data(event, b"{}") == b"event: x\r\ndata: {}\r\nid: 7\r\n\r\n"
