@@ -68,6 +68,11 @@ class Events(ABC):
         """Return the data of an event if it is a JSON object, else None."""
 
     @staticmethod
+    def has_data(event: bytes) -> bool:
+        """Return whether an event is meant to have data, so that one whose data cannot be read is malformed."""
+        return b"data:" in event
+
+    @staticmethod
     @abstractmethod
     def with_data(event: bytes, data: bytes) -> bytes:
         """Return an event with new data. What stands around the data is kept."""
@@ -208,6 +213,11 @@ class JsonLines(Events):
         except (ValueError, RecursionError):
             return None
         return data if isinstance(data, dict) else None
+
+    @staticmethod
+    def has_data(event: bytes) -> bool:
+        """Return whether a line is not blank."""
+        return bool(event.strip())
 
     @staticmethod
     def with_data(event: bytes, data: bytes) -> bytes:

@@ -15,7 +15,7 @@ from ctxguard.errors import CtxguardError
 from ctxguard.formats.format import Channel, Delta, Event
 from ctxguard.pii import UnmaskStream
 from ctxguard.pii.mask.links import Links
-from ctxguard.wire.events import FORMS, Events, JsonLines, StreamForm
+from ctxguard.wire.events import FORMS, Events, StreamForm
 from ctxguard.wire.replies import Tool, as_json, tool_of
 
 if TYPE_CHECKING:
@@ -260,9 +260,7 @@ class EventStream:
         event = self._stream.data_of(raw)
         if event is None:
             is_done = b"[DONE]" in raw
-            self.malformed += not is_done and (
-                b"data:" in raw or (isinstance(self._stream, JsonLines) and bool(raw.strip()))
-            )
+            self.malformed += not is_done and self._stream.has_data(raw)
             yield from self._rest() if is_done else ()
             if not (is_done and self.weave is not None and self.weave.goes_on):
                 yield raw
