@@ -171,7 +171,7 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says(name):
         (["pii", "scan"], "missing argument 'FILES' (see ctxguard pii scan --help)"),
         (
             ["pii", "scan", "x", "--rules", "all"],
-            "no rule set 'all'; there are standard, people, ssn, digits, presidio\n",
+            "no rule set 'all'; there are standard, people, ssn, digits, names, presidio\n",
         ),
         (["read", "x", "--lines", "b"], "--lines 'b' is not a range; write A:B with 1 <= A <= B"),
         (["serve"], "missing option '--upstream' / '-u' (see ctxguard serve --help)"),

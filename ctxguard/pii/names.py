@@ -51,6 +51,8 @@ _REMEMBERED: Final = 1_000_000
 _ENDS: Final = (".!?", ",;:")
 _INSIDE_NAMES: Final = re.compile(r"[ '’-]{0,3}|(?<![^\W_]{3})\. ?")
 _LETTER: Final = re.compile(r"[^\W\d_]")
+_WORD: Final = re.compile(r"(?<!\w)[^\W\d_]+(?!\w)")
+"""A word of letters, not a part of an identifier (`mia_li_3668`): each value has one. Codes and amounts have none."""
 
 
 class _Token(NamedTuple):
@@ -231,7 +233,7 @@ def _spans_in(text: str, window: Sequence[_Token], scores: NDArray[np.float16]) 
         else:
             weights = means * (end - start)
             spans.append(Span(start, end, _LABELS[int(weights.argmax())], score))
-    return spans
+    return [span for span in spans if _WORD.search(text, span.start, span.end + 1) is not None]
 
 
 def _words(text: str, window: Sequence[_Token]) -> Iterator[tuple[int, int, int, int]]:

@@ -70,6 +70,12 @@ def test_unknown_labels_are_refused(labels):
 
 
 @needs_model
+def test_codes_amounts_and_parts_of_identifiers_are_no_values():
+    text = '{"zip": "19151", "amount": "6178", "code": "Q69X3R", "user_id": "noah_muller_9873", "by": "sofia_li_2", "name": "Noah Muller"}'
+    assert found_in(text) == {("PERSON", "Noah Muller")}
+
+
+@needs_model
 @settings(max_examples=15)
 @given(st.lists(TEXTS, min_size=1, max_size=4), st.randoms())
 def test_what_is_found_depends_on_the_text_alone(texts, random):
