@@ -313,6 +313,7 @@ def names():
     print("\n== names of people: recall / precision / kchar per second of processor time, by halves of the texts")
     print("   the threshold and the window were chosen on half a; a template or document is in one half alone")
     print("   R: every letter and digit covered, by whatever label; P: the finding touches something marked")
+    print("   both: what the model decided is remembered from the line before, so its speed is not the model's")
     contestants = [PEOPLE]
     try:
         NAMES.warm()
