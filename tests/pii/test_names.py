@@ -156,6 +156,22 @@ def test_json_stays_json_and_its_keys_say_what_a_value_is():
     assert "Miller" not in masked["note"]
 
 
+def shape(value):
+    if isinstance(value, dict):
+        return list(map(shape, value.values()))
+    return list(map(shape, value)) if isinstance(value, list) else type(value)
+
+
+@needs_model
+@settings(max_examples=10)
+@given(st.recursive(TEXTS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4)))
+def test_any_json_stays_json_of_the_same_shape(value):
+    text = json.dumps({"record": value})
+    masked = Masker([STANDARD, NAMES]).mask(text)
+    assert shape(json.loads(masked)) == shape(json.loads(text))
+    assert not NAMES.find(masked)
+
+
 @needs_model
 def test_a_stabilizer_masks_names_and_says_who_searched():
     guard = Stabilizer(4_000, stages=[MaskPII([STANDARD, NAMES])])
