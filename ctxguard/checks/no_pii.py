@@ -11,7 +11,7 @@ from ctxguard.artifacts import Artifact
 from ctxguard.draft import Draft
 from ctxguard.history import MESSAGES
 from ctxguard.pii.detect.echo import Names
-from ctxguard.pii.identifiers import for_identifiers
+from ctxguard.pii.identifiers import for_identifiers, for_names
 from ctxguard.report import Finding
 from ctxguard.tokens.text_cache import TextCache
 
@@ -163,6 +163,8 @@ class NoPII:
             yield from self._search(detector, clean, text, path, slot)
             if names is not None:
                 yield from (_finding(span, f"{path}.{slot}") for span in names.find(artifact, text))
+        if not for_names((detector,)):
+            return
         if not isinstance(artifact.content, str):
             texts = [part.text for part in artifact.content if part.text]
             yield from _find_split(texts, detector, f"{path}.content", independent=self.independent)

@@ -112,9 +112,9 @@ def _with_rules(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings, with names of rule sets replaced by the rule sets."""
     if "rules" not in given:
         return dict(given)
-    from ctxguard.pii.rule_sets import named_rules
+    from ctxguard.pii.rule_sets import named_detectors
 
-    return {**given, "rules": named_rules(*rule_names(given["rules"]))}
+    return {**given, "rules": named_detectors(*rule_names(given["rules"]))}
 
 
 def require_window(policy: str, given: Mapping[str, object]) -> None:

@@ -94,14 +94,15 @@ def evaluate_file(
     as_json: bool = False,
 ) -> None:
     """Score rules on a gold file: precision, recall, F1, and F2 by label, and throughput."""
+    from ctxguard.pii.detectors import joined
     from ctxguard.pii.evaluation import evaluate, read_gold
 
     wanted = [label.strip() for label in labels.split(",") if label.strip()] or None
-    detector, *others = _detectors(rules, config)
-    if others:
+    detectors = _detectors(rules, config)
+    if len(detectors) > 1 and any(detector.name == PRESIDIO for detector in detectors):
         raise ConfigError("presidio must be scored alone; leave out the other rules", setting="rules")
     with working(f"scoring {file}"):
-        scores = evaluate(detector, read_gold(file), labels=wanted)
+        scores = evaluate(joined(detectors), read_gold(file), labels=wanted)
     out(json.dumps(scores.to_dict(), indent=2) if as_json else _score_table(scores))
 
 
@@ -118,7 +119,7 @@ def explain_file(file: str, rules: str | None = None, config: Path | None = None
 
     detector = _detectors(rules, config)[0]
     if not isinstance(detector, RuleSet):
-        raise ConfigError("presidio cannot explain its findings; name other rules", setting="rules")
+        raise ConfigError(f"{detector.name} cannot explain its findings; name other rules", setting="rules")
     with working(f"explaining {file}"):
         reasons = explain_file_text(read_text(file), detector)
     for (line, column, label), rule, fault in reasons:
@@ -153,7 +154,7 @@ def _detectors(names: str | None, config: Path | None) -> list[Detector]:
     presidio: list[Detector] = [PresidioDetector()] if PRESIDIO in chosen else []
     settings_of(config)
     try:
-        return [*([load_context_config(config).rule_set(sets)] if sets or not chosen else []), *presidio]
+        return [*(load_context_config(config).detectors(sets) if sets or not chosen else ()), *presidio]
     except ConfigError as error:
         raise ConfigError(f"{error}, {PRESIDIO}", setting=error.setting) from None
 

@@ -118,10 +118,11 @@ def check(
     from ctxguard.harness.checking import judge_session
     from ctxguard.harness.recordings import Unread, read_rows
     from ctxguard.harness.sessions import key_name
+    from ctxguard.pii.detectors import joined
 
     known = settings_of(counting.config)
     tokens = _budget(counting, known)
-    rules = load_context_config(counting.config).rule_set() if pii else None
+    rules = joined(load_context_config(counting.config).detectors()) if pii else None
     judged: list[tuple[str, Sequence[CheckResult]]] = []
     with working("checking") as told:
         for one in list(read_rows(session, adapter=adapter)):

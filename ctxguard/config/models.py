@@ -25,7 +25,7 @@ from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowSettings
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from ctxguard.pii.rule_sets import RuleSet
+    from ctxguard.pii.spans import Detector
     from ctxguard.views.views import Limits
 
 Positive = Annotated[int, Field(ge=1)]
@@ -166,8 +166,8 @@ class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pyda
             if each call names its window. None means that the budget must be given to the stabilizer.
         policy: Name of the chain of stages.
         keep_recent: Number of latest messages that are always kept.
-        rules: Names of the rule sets that are masked (`standard`, `people`, `ssn`, `digits`); None means the rule sets
-            of the policy.
+        rules: Names of the rule sets that are masked (`standard`, `people`, `names`, `ssn`, `digits`); None means
+            those of the policy.
         mode: `enforce`, or `observe` to send the original and only report what would have been done.
         counter: `auto`, `estimate`, or the name of an encoding.
         model: Name of the model, which determines the tokenizer, the framing, and the hidden prompts that are counted.
@@ -181,7 +181,9 @@ class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pyda
     budget: int | str | None = None
     policy: str = "default"
     keep_recent: Natural = 2
-    rules: Annotated[list[Literal["standard", "people", "ssn", "digits"]], BeforeValidator(_split_names)] | None = None
+    rules: (
+        Annotated[list[Literal["standard", "people", "ssn", "digits", "names"]], BeforeValidator(_split_names)] | None
+    ) = None
     mode: Literal["enforce", "observe"] = "enforce"
     counter: str = "auto"
     model: str | None = None
@@ -352,20 +354,21 @@ class ContextConfig(_ViewLimits):
     stabilizer: StabilizerConfig = Field(default_factory=StabilizerConfig)
     pii: PiiConfig = Field(default_factory=PiiConfig)
 
-    def rule_set(self, names: Sequence[str] = ()) -> RuleSet:
-        """Return the named rule sets, extended by the settings of the section `pii`.
+    def detectors(self, names: Sequence[str] = ()) -> tuple[Detector, ...]:
+        """Return the named rule sets as one, extended by the settings of the section `pii`, and the model for names.
 
         Args:
             names: Names of rule sets. Empty means those of the section `stabilizer`, or else the standard set.
 
         Raises:
             ConfigError: If a rule set is unknown.
+            ImportError: If the extra `names` is needed, and not installed.
         """
-        from ctxguard.pii.own_rules import with_own
-        from ctxguard.pii.rule_sets import named_rules
+        from ctxguard.pii.own_rules import with_own_rules
+        from ctxguard.pii.rule_sets import named_detectors
 
-        base = named_rules(*(names or self.stabilizer.rules or ("standard",)))
-        return base if self.pii.is_default else with_own(base, self.pii)
+        base = named_detectors(*(names or self.stabilizer.rules or ("standard",)))
+        return base if self.pii.is_default else with_own_rules(base, self.pii)
 
     @field_validator("truncation", mode="before")
     @classmethod

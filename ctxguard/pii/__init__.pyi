@@ -13,6 +13,8 @@ from ctxguard.pii.mask.unmask import UnmaskStream as UnmaskStream
 from ctxguard.pii.mask.vault import SessionVault as SessionVault
 from ctxguard.pii.mask.vault import Vault as Vault
 from ctxguard.pii.mask.vault_records import new_key as new_key
+from ctxguard.pii.names import NAMES as NAMES
+from ctxguard.pii.names import NamesDetector as NamesDetector
 from ctxguard.pii.rule_sets import DIGITS as DIGITS
 from ctxguard.pii.rule_sets import PEOPLE as PEOPLE
 from ctxguard.pii.rule_sets import SSN as SSN

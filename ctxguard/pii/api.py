@@ -11,6 +11,7 @@ from ctxguard.artifacts import Artifact
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detectors import Rules, detectors_of
 from ctxguard.pii.mask.session import Masker
+from ctxguard.pii.names import NamesDetector
 from ctxguard.pii.rule_sets import SSN, STANDARD, RuleSet
 from ctxguard.pii.spans import Span
 from ctxguard.tokens import find_counter
@@ -57,22 +58,23 @@ def validate_no_pii(artifacts: Artifact | str | Iterable[Artifact | str], rules:
     return not any(search(text) for text in _texts(artifacts) for search in searches)
 
 
-def warm(*rules: RuleSet, model: str | None = None) -> None:
+def warm(*rules: RuleSet | NamesDetector, model: str | None = None) -> None:
     """Load rules, their automata, and the tokenizer's vocabulary now, rather than when a text first needs them.
 
     Without it, the first texts of a process take up to a second longer. Call it where a program starts, if its steps
     have deadlines, or before it forks workers. Calling it again takes hardly any time.
 
     Args:
-        rules: The rule sets that the program uses; none means `ctxguard.pii.STANDARD`. Rules joined by `|` are a set of
-            their own.
+        rules: The rule sets that the program uses, and `ctxguard.pii.NAMES` if it uses that; none means
+            `ctxguard.pii.STANDARD`. Rules joined by `|` are a set of their own.
         model: Name of the model whose tokenizer to load; None means the default tokenizer.
 
     Raises:
         ConfigError: If an argument is not a rule set.
+        ImportError: If an argument is `NAMES`, and the extra `names` is not installed.
     """
     for one in rules or (STANDARD,):
-        if not isinstance(one, RuleSet):
+        if not isinstance(one, (RuleSet, NamesDetector)):
             raise ConfigError(f"warm() takes rule sets, such as STANDARD, not {type(one).__name__}", setting="rules")
         one.warm()
     find_counter(model=model).count("load the vocabulary")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ctxguard.errors import ConfigError, DetectorError
@@ -123,6 +124,9 @@ class GuardedDetector:
         self, detector: Detector, *, timeout: float | None = None, on_error: OnDetectorError = "raise"
     ) -> None:
         self.name = detector.name
+        self.labels: Collection[str] = getattr(detector, "labels", ())
+        self.is_joinable: bool = getattr(detector, "is_joinable", False)
+        self.is_model: bool = getattr(detector, "is_model", False)
         self._detector = detector
         self._timeout = timeout
         self._on_error = on_error
@@ -200,6 +204,14 @@ def as_detector(
         )
     detector = rules if isinstance(rules, Detector) else CallableDetector(rules)
     return GuardedDetector(detector, timeout=timeout, on_error=on_error)
+
+
+def joined(detectors: Sequence[Detector]) -> Detector:
+    """Return one detector that finds what any of these finds; the detector itself if there is only one."""
+    if len(detectors) == 1:
+        return detectors[0]
+    name = ",".join(detector.name for detector in detectors)
+    return CallableDetector(lambda text: chain.from_iterable(one.find(text) for one in detectors), name=name)
 
 
 def detectors_of(

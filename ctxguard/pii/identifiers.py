@@ -68,6 +68,11 @@ def for_identifiers(detector: Detector) -> IdentifierDetector | None:
     return _restricted(given) if isinstance(getattr(given, "rules", None), tuple) else None
 
 
+def for_names(detectors: Iterable[Detector]) -> list[Detector]:
+    """Return the detectors that search what is never edited: all but models, which judge by the words around."""
+    return [detector for detector in detectors if not getattr(detector, "is_model", False)]
+
+
 def is_found_in(identifier: str, detectors: Iterable[Detector]) -> bool:
     """Return whether any detector finds something in an identifier, so that reports and errors must not quote it."""
     strict = (for_identifiers(detector) for detector in detectors)

@@ -17,6 +17,7 @@ from ctxguard.pii.rule_sets import RuleSet, country_rules
 from ctxguard.pii.rules.files import RuleFile
 from ctxguard.pii.rules.rule import EXPRESSIONS, Rule
 from ctxguard.pii.rules.standard import RULES_BY_COUNTRY
+from ctxguard.pii.spans import Detector
 
 _MOST_STEPS: Final = 4.0
 """The maximum number of steps to match at one offset, as a power of ten: 10,000, which take 10 to 20 microseconds."""
@@ -98,15 +99,19 @@ def _fields(labels: Mapping[str, str]) -> Iterator[Rule]:
         yield Rule(f"field {name}", label, name_expression(name), walk=FieldValues(name))
 
 
+def with_own_rules(detectors: Sequence[Detector], settings: OwnSettings) -> tuple[Detector, ...]:
+    """Return the detectors with their first rule set extended by `with_own`, or a new one if there is none."""
+    first = next((one for one in detectors if isinstance(one, RuleSet)), None)
+    return (with_own(first or RuleSet("none"), settings), *(one for one in detectors if one is not first))
+
+
 def own_masker(masker: Masker, settings: OwnSettings) -> Masker:
     """Return a masker that also applies a configuration's own rules, and its strategies if it has any.
 
     The own rules are added to the first rule set of `masker`; its other detectors, vault, and escaping are kept.
     """
-    sets = [one for one in masker.detectors if isinstance(one, RuleSet)][:1] or [RuleSet("none")]
-    others = [one for one in masker.detectors if one is not sets[0]]
     return Masker(
-        [with_own(sets[0], settings), *others],
+        with_own_rules(masker.detectors, settings),
         strategy=settings.strategy or masker.strategy,
         vault=masker.vault,
         escape=masker.escape,

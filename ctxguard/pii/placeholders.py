@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from ctxguard.pii.spans import Span
@@ -130,4 +132,9 @@ def outside_placeholders(text: str, spans: Sequence[Span]) -> Sequence[Span]:
     if not spans or ("<" not in text and "[REDACTED" not in text):
         return spans
     taken = [match.span() for match in PLACEHOLDER.finditer(text)]
-    return [span for span in spans if not any(start <= span.start and span.end <= end for start, end in taken)]
+    return [span for span in spans if not _is_inside(span, taken)]
+
+
+def _is_inside(span: Span, places: Sequence[tuple[int, int]]) -> bool:
+    place = bisect_right(places, span.start, key=itemgetter(0)) - 1
+    return place >= 0 and span.end <= places[place][1]

@@ -16,7 +16,7 @@ from ctxguard.pii.placeholders import UNCHECKED, label_of
 from ctxguard.pii.rules.rule import Rule
 from ctxguard.pii.rules.standard import COUNTRIES, PEOPLE_RULES, RULES_BY_COUNTRY, STANDARD_RULES
 from ctxguard.pii.settings import RULE_SET, check_text, require_labels, values_of
-from ctxguard.pii.spans import Span
+from ctxguard.pii.spans import Detector, Span
 from ctxguard.settings import nearest
 
 
@@ -214,6 +214,9 @@ STANDARD: Final = RuleSet("standard", STANDARD_RULES)
 PEOPLE: Final = RuleSet("people", PEOPLE_RULES)
 """Names of people and postal addresses that the text itself announces. Use it with other rules: `STANDARD | PEOPLE`."""
 
+MODEL: Final = "names"
+"""Stands for `ctxguard.pii.NAMES` among the names of rule sets."""
+
 LABELS: Final = frozenset(rule.label for rules in (DIGITS, SSN, STANDARD, PEOPLE) for rule in rules.rules) | {UNCHECKED}
 """The labels of all rules in the library, and `UNCHECKED`."""
 
@@ -227,19 +230,39 @@ def named_rules(*names: str) -> RuleSet:
     known = {rules.name: rules for rules in (STANDARD, PEOPLE, SSN, DIGITS)}
     unknown = next((name for name in names if name not in known), None)
     if unknown is not None or not names:
+        every = (*known, MODEL)
         raise ConfigError(
-            f"no rule set {unknown!r}{nearest(unknown, known)}; there are {', '.join(known)}", setting="rules"
+            f"no rule set {unknown!r}{nearest(unknown, every)}; there are {', '.join(every)}", setting="rules"
         )
     if set(names) == {PEOPLE.name}:
-        _warn_of_people()
+        _warn_of_names(PEOPLE.name)
     return reduce(or_, (known[name] for name in names))
 
 
+def named_detectors(*names: str) -> tuple[Detector, ...]:
+    """Return the named rule sets, joined, and behind them the model, if it is named: `(STANDARD | PEOPLE, NAMES)`.
+
+    Raises:
+        ConfigError: If a name is unknown, or no name is given.
+        ImportError: If `names` is given, and the extra `names` is not installed.
+    """
+    sets = [name for name in names if name != MODEL]
+    joined = (named_rules(*sets),) if sets or MODEL not in names else ()
+    if MODEL not in names:
+        return joined
+    from ctxguard.pii.names import NAMES
+
+    NAMES.require()
+    if not sets:
+        _warn_of_names(MODEL)
+    return (*joined, NAMES)
+
+
 @cache
-def _warn_of_people() -> None:
-    """Log a warning, once, that the rule set for people is used alone. The command line prints it."""
-    told = "the rule set people alone finds only names and postal addresses, no e-mail addresses or numbers"
-    logging.getLogger("ctxguard.config").warning("%s; add standard: rules standard,people", told)
+def _warn_of_names(name: str) -> None:
+    """Log a warning, once, that what finds names is used alone. The command line prints it."""
+    told = f"the rule set {name} alone finds only names and postal addresses, no e-mail addresses or numbers"
+    logging.getLogger("ctxguard.config").warning("%s; add standard: rules standard,%s", told, name)
 
 
 def country_rules(*countries: str) -> RuleSet:

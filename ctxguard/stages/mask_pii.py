@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft
+from ctxguard.draft import Ask, Draft, StageResult
 from ctxguard.errors import ConfigError
 from ctxguard.history import MESSAGES, Memory
 from ctxguard.settings import instance
@@ -63,8 +63,17 @@ class MaskPII:
         """Return such a stage with another masker."""
         return MaskPII(masker=masker)
 
-    def __call__(self, draft: Draft, /) -> Draft:
-        """Return the draft with all texts masked. The draft also lists the rules, for later stages and checks."""
+    def __call__(self, draft: Draft, /) -> StageResult:
+        """Return the draft with all texts masked. The draft also lists the rules, for later stages and checks.
+
+        With a model, async drivers mask in a thread.
+        """
+        return self._asking(draft) if self.masker.is_model else self._masked(draft)
+
+    def _asking(self, draft: Draft) -> Generator[Ask, object, Draft]:
+        return cast("Draft", (yield Ask(self._masked, (draft,), is_read=True, is_pure=True)))
+
+    def _masked(self, draft: Draft) -> Draft:
         memory = draft.memory
         masking = memory.of(self, lambda: _Masking(self.masker, memory))
         if masking.is_outdated:

@@ -21,7 +21,7 @@ from ctxguard.errors import CheckFailedError
 from ctxguard.formats.requests import count_sent, tools_beyond_estimate
 from ctxguard.history.pairing import is_well_formed, well_formed
 from ctxguard.pii import Detector, Masker, RuleSet, SessionVault, Span
-from ctxguard.pii.identifiers import for_identifiers
+from ctxguard.pii.identifiers import for_identifiers, for_names
 from ctxguard.pii.mask.masking_rules import HASH_KEY_VARIABLE
 from ctxguard.tokens.media import is_payload
 from ctxguard.tokens.text_cache import TextCache
@@ -192,7 +192,7 @@ class BodyCheck:
         strict = [for_identifiers(one) for one in detectors]
         self._by_use: dict[Use, Sequence[Detector]] = {
             Use.TEXT: detectors,
-            Use.NAME: detectors,
+            Use.NAME: for_names(detectors),
             Use.FIXED: [one for one in strict if one is not None],
         }
         self._clean: dict[Use, TextCache[bool]] = {use: TextCache() for use in Use}

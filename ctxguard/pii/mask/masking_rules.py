@@ -48,8 +48,13 @@ class MaskingRules:
         self._key = _hash_key(key, strategy)
         self._redactions = _redactions(self.detectors)
         self._found: TextCache[Sequence[Span]] = TextCache() if cache is None else cache
-        self.is_joinable = all(isinstance(one, RuleSet) and one.is_joinable for one in self.detectors)
+        self.is_joinable = all(getattr(one, "is_joinable", False) for one in self.detectors)
         self._check_placeholders()
+
+    @property
+    def is_model(self) -> bool:
+        """Whether one of the detectors is a model, which takes long."""
+        return any(getattr(one, "is_model", False) for one in self.detectors)
 
     @property
     def is_reversible(self) -> bool:
