@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from functools import lru_cache
 from typing import Final
 
 from ctxguard.artifacts import Artifact
@@ -17,6 +16,7 @@ from ctxguard.content.outcomes import LONGEST, clipped, outcome_of
 from ctxguard.content.views import FileType
 from ctxguard.history import History
 from ctxguard.stages.error_reports import is_flagged
+from ctxguard.tokens.text_cache import cached_by_text
 
 _COMMAND_AT_END: Final = re.compile(r"(?:```|</\w+>)\s*$")
 _OBSERVED: Final = re.compile(r"\W*observations?\W*[:\n]", re.IGNORECASE)
@@ -58,7 +58,7 @@ def holds_observation(history: History, number: int) -> bool:
     )
 
 
-@lru_cache(maxsize=4_096)
+@cached_by_text
 def is_observation(text: str) -> bool:
     """Return whether a message in the user's role is program output, judged by a label, its lines, or its type."""
     start = ends_of(text)[:_READ]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ctxguard.history.phrases import Phrase, phrases_in
 from ctxguard.stages.sentences import quoted_spans, sentence_spans, sentences
+from ctxguard.tokens.text_cache import cached_by_text
 
 _FENCED: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _LEADING: Final = re.compile(r"^[\s>*#•\-–\d.)]+(?=\w)")
@@ -42,7 +42,7 @@ class Said(NamedTuple):
     score: int
 
 
-@lru_cache(maxsize=8_192)
+@cached_by_text  # a cut asks for the tokens and then for the sentences, with all evicted messages in between
 def said_sentences(text: str) -> tuple[Said, ...]:
     """Return the sentences of a message that may stand for later, in order, at most 6."""
     is_pasted = len(text) > _PASTED
