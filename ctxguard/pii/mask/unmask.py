@@ -440,12 +440,12 @@ class UnmaskStream:
 
     def _release(self, size: int) -> str:
         """Return the first characters of the pending text with values restored, as they are in the whole text."""
-        if not self._arguments and _MAY_HOLD.search(self._pending) is None:
+        if self._is_json is None and self._pending.strip():
+            self._is_json = starts_json(self._before + self._pending)
+        if _MAY_HOLD.search(self._pending) is None:
             return self._pass_on(size)
         text, start = self._before + self._pending, len(self._before)
         end = start + size
-        if self._is_json is None and text.strip():
-            self._is_json = starts_json(text)
         plain, _, end = _restore_until(
             text,
             start,
@@ -463,7 +463,7 @@ class UnmaskStream:
         """Return the first characters of a pending text that holds no sign of a placeholder."""
         plain, self._pending = self._pending[:size], self._pending[size:]
         if self._links is not None:
-            self._links.read(plain)
+            (self._links.read_json if self._is_json else self._links.read)(plain)
         self._before = plain[-_SIGNS_BEFORE:] or self._before
         return plain
 
