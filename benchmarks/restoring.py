@@ -169,4 +169,4 @@ def tools():
 
 
 if __name__ == "__main__":
-    {"grid": grid, "speed": speed, "texts": texts, "tools": tools}[sys.argv[1]]()
+    {"grid": grid, "speed": speed, "texts": texts, "tools": tools}["".join(sys.argv[1:]) or "speed"]()
