@@ -43,8 +43,8 @@ WORDS = [
     "label",
 ]
 STREAM = {"content-type": "text/event-stream"}
-EVENTS, PAUSE = 40, 0.05
-"""Events of a streamed answer, and the seconds between two of them."""
+PAUSE, WORDS_AT_ONCE = 0.05, 10
+"""Seconds between two events of a streamed answer, and the words in one of them, of five characters each."""
 TURN = 60
 """Words of one message."""
 
@@ -61,10 +61,10 @@ def provider_app():
         "choices": [{"index": 0, "finish_reason": "stop", "message": reply}],
     }
 
-    async def pieces():
-        for number in range(EVENTS):
+    async def pieces(events, words):
+        for number in range(events):
             await asyncio.sleep(PAUSE)
-            text = "Done, <EMAIL_1>. " if number % 10 == 5 else "word "
+            text = "Done, <EMAIL_1>. " if number % 10 == 5 else "word " * words
             delta = {
                 "id": "c",
                 "object": "chat.completion.chunk",
@@ -75,7 +75,10 @@ def provider_app():
 
     async def chat(request):
         asked = await request.json()
-        return StreamingResponse(pieces(), 200, STREAM) if asked.get("stream") else JSONResponse(answer)
+        if not asked.get("stream"):
+            return JSONResponse(answer)
+        events = asked["max_tokens"] // WORDS_AT_ONCE
+        return StreamingResponse(pieces(events, WORDS_AT_ONCE), 200, STREAM)
 
     async def messages(request):
         await request.body()
@@ -262,7 +265,8 @@ async def streams(given, ports, rounds=3):
     taken = {port: [] for port in ports[1:]}
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
     bodies = [
-        json.dumps({**json.loads(Conversation(n, given.size).body()), "stream": True}) for n in range(given.streams)
+        json.dumps({**json.loads(Conversation(n, given.size).body()), "stream": True, "max_tokens": given.words})
+        for n in range(given.streams)
     ]
     async with httpx.AsyncClient(trust_env=False, timeout=300, limits=limits) as client:
         for number in range(rounds + 1):  # in the first one, the guard reads what is new to it
@@ -285,7 +289,8 @@ def at_once(given):
         for process in processes:
             process.wait()
     print(
-        f"{given.streams} streams at once, {EVENTS} events, {PAUSE * EVENTS:g} s each at least; load {os.getloadavg()[0]:.1f}"
+        f"{given.streams} streams at once, {given.words / 200:g} kB of text in {given.words // WORDS_AT_ONCE} events, "
+        f"{PAUSE * given.words / WORDS_AT_ONCE:g} s each at least; load {os.getloadavg()[0]:.1f}"
     )
     print(f"{'seconds until':<16}{'passing p50':>12}{'p95':>8}{'guarding p50':>14}{'p95':>8}{'times p95':>11}")
     for place, name in enumerate(("first byte", "last byte")):
@@ -370,6 +375,7 @@ def main():
     parser.add_argument("--port", type=int, default=18_790, help="first of three ports on loopback")
     parser.add_argument("--alone", type=int, default=0, help="requests to the guard alone, in this process")
     parser.add_argument("--streams", type=int, default=0, help="streamed answers at once")
+    parser.add_argument("--words", type=int, default=4_000, help="words of five characters in each streamed answer")
     parser.add_argument("--session", help="file of JSON lines, each with the path and the body of a request")
     parser.add_argument("--budget", default="32000", help="of the guarding proxy")
     parser.add_argument("--serve", help=argparse.SUPPRESS)

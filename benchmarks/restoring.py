@@ -2,6 +2,7 @@
 
 python benchmarks/restoring.py grid      # spellings of placeholders, whole and in streams
 python benchmarks/restoring.py texts     # recorded and marked texts, which hold no placeholder: what is restored is false
+python benchmarks/restoring.py speed     # MB of text per second of processor time, beside tokenizing the same text
 python benchmarks/restoring.py tools     # recorded calls of tools that reach outside, without and with a strict setting
 """
 
@@ -10,12 +11,15 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+import time
 from collections import Counter
 
 from recordings import RECORDINGS
 
+from ctxguard.pii.mask.links import Links
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original
-from ctxguard.pii.mask.unmask import UnmaskStream, restore
+from ctxguard.pii.mask.unmask import UnmaskStream, restore, restore_arguments
+from ctxguard.pii.placeholders import pseudonym
 
 LABELS = ("EMAIL", "PERSON", "CREDIT_CARD", "DATE_OF_BIRTH", "IP")
 OTHERS = ("PHONE", "ADDRESS", "IBAN", "SSN", "SECRET", "PASSWORD", "MAC", "NATIONAL_ID", "TAX_ID", "CODE", "DATE")
@@ -70,6 +74,50 @@ def grid():
     print(f"{'all':<22}{total['whole'] / total['cells']:>8.1%}{total['stream'] / total['cells']:>8.1%}")
 
 
+ANSWERS = {
+    "placeholders alone": "{} ",
+    "table": "| {} | {} | paid |\n",
+    "prose": "I wrote to {} about the order, and it will be answered by tomorrow at the latest.\n",
+    "beside links": "* **{}**: see [the page](https://evil.example/a), or (later) it\n",
+    "in links": "https://evil.example/?q={}&",
+}
+NAMED = {"shop.example"}.__contains__
+DELTA = 12
+"""The number of characters in one piece of a stream."""
+
+
+def speed():
+    from ctxguard.tokens import find_counter
+
+    size, count = 200_000, find_counter("o200k_base").count
+    print(f"MB/s of {size / 1e6} MB of text; no host is named; streams come in pieces of {DELTA} characters")
+    print(f"{'answer':<20}{'known':>7}{'tokenizing':>12}{'whole':>8}{'arguments':>11}{'stream':>8}{'no links':>10}")
+    for known in (names(("EMAIL",), 10), names(("EMAIL",), 10_000)):
+        for name, unit in ANSWERS.items():
+            text, number = "", 0
+            while len(text) < size:
+                placeholder = pseudonym("EMAIL", 1 + number * 7_919 % len(known))
+                text, number = text + unit.format(placeholder, placeholder), number + 1
+            rows = json.dumps({"rows": [text[at : at + 400] for at in range(0, size, 400)]})
+            pieces = [text[at : at + DELTA] for at in range(0, size, DELTA)]
+            works = (
+                lambda text=text: count(text),
+                lambda text=text, known=known: restore(text, known, names_host=NAMED),
+                lambda rows=rows, known=known: restore_arguments(rows, known, Links(NAMED)),
+                lambda pieces=pieces, known=known: list(UnmaskStream(known, names_host=NAMED).over(pieces)),
+                lambda text=text, known=known: restore(text, known),
+            )
+            figures = [size / 1e6 / min(spent(work) for _ in range(3)) for work in works]
+            print(f"{name:<20}{len(known):>7}{figures[0]:>12.1f}{figures[1]:>8.1f}{figures[2]:>11.1f}", end="")
+            print(f"{figures[3]:>8.1f}{figures[4]:>10.1f}", flush=True)
+
+
+def spent(work):
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
 def texts_of(value):
     if isinstance(value, str):
         yield value
@@ -121,4 +169,4 @@ def tools():
 
 
 if __name__ == "__main__":
-    {"grid": grid, "texts": texts, "tools": tools}[sys.argv[1]]()
+    {"grid": grid, "speed": speed, "texts": texts, "tools": tools}["".join(sys.argv[1:]) or "speed"]()

@@ -1,6 +1,7 @@
 """What a guard costs on messages as people write them, beside tokenizing the same texts in the same run.
 
     python benchmarks/speed.py [--sizes 1000,5000] [--budget 8000] [--quick]
+    python benchmarks/speed.py --tiny [--sizes 4000,20000]    # many tiny messages through each door
 
 Three kinds of histories: *mix* (sessions of agents and support, one after another, several turns each), *chat* (long
 memories of a person, every second message a question), and *agent* (one request, then calls and results). They are made
@@ -12,6 +13,9 @@ the first call on a history that the process does not know, with masking and all
 same texts with the same tokenizer. *Next* is the call after one more message of a growing history: after a message of
 the user, or after any other one. Masking the new message is part of it. *List* hands over the whole list each time, as
 frameworks do, and each message in it is compared with what it was; *session* hands over the new message alone.
+
+With `--tiny`, each door and size has a process of its own, and its messages have eight words, so that what a message
+costs besides its text shows: five times as many are to take at most six times as long.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 from recordings import RECORDINGS
@@ -37,6 +42,7 @@ from ctxguard.tokens import find_counter
 from ctxguard_openai import stabilize_messages
 
 COUNTER = "o200k_base"
+HERE = Path(__file__).parent
 
 
 def records(path: str) -> list[dict]:
@@ -205,6 +211,80 @@ def memory(kind: str, size: int, budget: int) -> None:
     print(f"{kind:<6} {size:>6,} messages | {kept / 1e6:.0f} MB are kept between calls, caches included")
 
 
+def tiny(size: int) -> list[dict]:
+    """Return messages of eight words in turn of a user and an assistant, the last one of the user."""
+    roles = ("user", "assistant")
+    return [
+        {"role": roles[n % 2], "content": f"ok {n}, go on with part {n % 17} please"} for n in range(size // 2 * 2 + 1)
+    ]
+
+
+def door(name: str, size: int, budget: int) -> float:
+    """Return the seconds of the first call on tiny messages through one door of the library."""
+    from ctxguard import guard
+    from ctxguard.wire import Guard
+    from ctxguard.wire.guard import WireRequest
+
+    def session(messages: list[dict]) -> None:
+        session = Stabilizer(budget).session()
+        session.extend(messages)
+        session.context()
+
+    def wire(path: str, key: str):
+        wire_guard = Guard(Stabilizer(budget))
+        return lambda messages: wire_guard.prepare(
+            WireRequest("POST", path, {}, json.dumps({"model": "gpt-4o", "max_tokens": 99, key: messages}).encode())
+        )
+
+    def langchain(messages: list[dict]) -> list:
+        from langchain_core.messages import AIMessage, HumanMessage
+
+        return [(HumanMessage if one["role"] == "user" else AIMessage)(one["content"]) for one in messages]
+
+    def pydantic_ai(messages: list[dict]) -> list:
+        from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserPromptPart
+
+        made = {
+            "user": lambda text: ModelRequest([UserPromptPart(text)]),
+            "assistant": lambda text: ModelResponse([TextPart(text)]),
+        }
+        return [made[one["role"]](one["content"]) for one in messages]
+
+    def gemini(messages: list[dict]) -> list:
+        roles = {"user": "user", "assistant": "model"}
+        return [{"role": roles[one["role"]], "parts": [{"text": one["content"]}]} for one in messages]
+
+    convert = {"langchain": langchain, "pydantic_ai": pydantic_ai, "gemini": gemini}.get(name, list)
+    call = {
+        "session": session,
+        "chat": wire("/v1/chat/completions", "messages"),
+        "anthropic": wire("/v1/messages", "messages"),
+        "responses": wire("/v1/responses", "input"),
+        "gemini": wire("/v1beta/models/g:generateContent", "contents"),
+    }.get(name, lambda messages: guard(messages, budget=budget))
+    call(convert(tiny(10)))
+    messages = convert(tiny(size))
+    return spent(lambda: call(messages))
+
+
+DOORS = ("guard", "session", "langchain", "pydantic_ai", "chat", "anthropic", "responses", "gemini")
+
+
+def doors(sizes: list[int], budget: int) -> None:
+    """Print what tiny messages cost through each door, each time in a process of its own."""
+    for name in DOORS:
+        seconds = []
+        for size in sizes:
+            program = f"import warnings; warnings.simplefilter('ignore'); import speed; print(speed.door({name!r}, {size}, {budget}))"
+            told = [
+                subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=HERE)
+                for _ in range(3)
+            ]
+            seconds.append(min(float(one.stdout) for one in told))
+        figures = ", ".join(f"{size:,}: {took:.2f} s" for size, took in zip(sizes, seconds, strict=True))
+        print(f"{name:<12} {figures} | {seconds[-1] / seconds[0]:.1f} times", flush=True)
+
+
 def first_of_a_process() -> None:
     """Time the first call of a process, which loads the rules and the vocabulary, with one short message."""
     program = (
@@ -220,13 +300,17 @@ def first_of_a_process() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default="1000,5000")
+    parser.add_argument("--sizes")
     parser.add_argument("--budget", type=int, default=8_000)
     parser.add_argument("--quick", action="store_true", help="1,000 messages of each kind, and nothing else")
+    parser.add_argument("--tiny", action="store_true", help="many tiny messages through each door, and nothing else")
     options = parser.parse_args()
+    if options.tiny:
+        doors([int(each) for each in (options.sizes or "4000,20000").split(",")], options.budget)
+        return
     print("messages: " + ("recordings" if RECORDINGS.is_dir() else "invented sessions with personal data of templates"))
     stabilize_messages([{"role": "user", "content": "mail a@b.example"}], Stabilizer(options.budget, counter=COUNTER))
-    sizes = [1_000] if options.quick else [int(each) for each in options.sizes.split(",")]
+    sizes = [1_000] if options.quick else [int(each) for each in (options.sizes or "1000,5000").split(",")]
     for size in sizes:
         for kind in KINDS:
             first_sight(kind, size, options.budget)

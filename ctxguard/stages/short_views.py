@@ -12,13 +12,13 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.draft import Draft
 from ctxguard.history import History
 from ctxguard.history.records import sentences
+from ctxguard.tokens.text_cache import cached_by_text
 from ctxguard.views.bounding import fit, measure
 from ctxguard.views.detection import detect
 from ctxguard.views.names import ends_of
@@ -67,7 +67,7 @@ def holds_observation(history: History, number: int) -> bool:
     )
 
 
-@lru_cache(maxsize=4_096)
+@cached_by_text
 def is_observation(text: str) -> bool:
     """Return whether a message in the user's role is program output, judged by a label, its lines, or its type."""
     start = ends_of(text)[:_READ]

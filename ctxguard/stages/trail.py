@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
@@ -47,7 +46,7 @@ class Said(NamedTuple):
     score: int
 
 
-@lru_cache(maxsize=8_192)
+@cached_by_text  # a cut asks for the tokens and then for the sentences, with all evicted messages in between
 def said_sentences(text: str) -> tuple[Said, ...]:
     """Return the sentences of a message that may stand for later, in order, at most 6."""
     is_pasted = len(text) > _PASTED

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Callable, Sized
+from functools import wraps
 from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
@@ -76,3 +77,22 @@ class TextCache(Generic[V]):
     def chars(self) -> int:
         """Number of characters in all keys; an upper bound, since a key may be in both generations."""
         return sum(map(len, self._new)) + sum(map(len, self._old))
+
+
+def cached_by_text(function: Callable[[str], V]) -> Callable[[str], V]:
+    """Decorate a function that takes a text and never returns None, so that a `TextCache` has its latest results.
+
+    `functools.lru_cache` counts texts instead of characters: a history of more short texts than it has places, which is
+    read from its beginning each time, finds nothing in it.
+    """
+    known: TextCache[V] = TextCache()
+
+    @wraps(function)
+    def cached(text: str) -> V:
+        found = known.get(text)
+        if found is None:
+            found = function(text)
+            known.put(text, found)
+        return found
+
+    return cached

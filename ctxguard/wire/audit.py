@@ -172,10 +172,11 @@ class HiddenValues:
         return {label: dict(places) for label, places in sorted(counts.items())}
 
     def _in(self, member: object) -> Mapping[str, int]:
-        key = self._values.key(member) or ""
+        # the key holds all texts as they are, and nothing else in it is printed as a placeholder is
+        key = self._values.key(member) or json.dumps(member, ensure_ascii=False)
         known = self._known.get(key)
         if known is None:
-            found = PLACEHOLDER.finditer(json.dumps(member, ensure_ascii=False))
+            found = PLACEHOLDER.finditer(key)
             known = Counter(match[1] or match[2] or match[3] or "ANY" for match in found)
             self._known.put(key, known)
         return known

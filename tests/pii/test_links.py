@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from patience import is_linear
+from patience import calls_of, is_linear
 
 from ctxguard.pii.mask.links import Links
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original
@@ -121,7 +121,11 @@ def pseudonyms_of(count):
 
 
 @pytest.mark.parametrize(
-    "unit", ["<EMAIL_1> ", "<EMAIL_1>,", "<a href='x' <EMAIL_1>", "](https://evil.example/<EMAIL_1> "]
+    "unit",
+    [
+        *("<EMAIL_1> ", "<EMAIL_1>,", "<a href='x' <EMAIL_1>", "](https://evil.example/<EMAIL_1> "),
+        *("https://evil.example/?q=<EMAIL_1>&", '"//evil.example/"<EMAIL_1>'),
+    ],
 )
 @pytest.mark.parametrize("count", [10, 10_000])
 def test_restoring_takes_time_in_proportion_to_the_text(unit, count):
@@ -135,3 +139,11 @@ def test_restoring_takes_time_in_proportion_to_the_text(unit, count):
         stream.close()
 
     assert is_linear(work, 300)
+
+
+def test_urls_without_a_blank_between_them_are_followed_one_by_one_only_while_it_matters():
+    def calls(size):
+        return calls_of(lambda: restore("https://evil.example/?q=<EMAIL_1>&" * size, known(), names_host=named))
+
+    calls(1)
+    assert calls(400) < 6 * calls(100)

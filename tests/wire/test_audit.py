@@ -12,8 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from patience import PATIENCE
 from test_cli import cli
 from test_serve_command import serving
@@ -23,6 +26,7 @@ from ctxguard.cli.options import StabilizerOptions
 from ctxguard.config import StabilizerConfig
 from ctxguard.errors import AuditError, ConfigError, CtxguardError
 from ctxguard.pii import STANDARD, RuleSet, new_key
+from ctxguard.pii.placeholders import PLACEHOLDER
 from ctxguard.wire import AsyncTransport, AuditLog, Guard, Transport
 from ctxguard.wire.audit import HiddenValues, version_of
 from ctxguard.wire.cli import Guarding, guard_of
@@ -335,14 +339,32 @@ async def test_a_line_that_takes_long_lets_other_requests_go_on():
     assert len(sent) == 2
 
 
-def test_what_was_counted_in_an_earlier_body_is_not_written_again(monkeypatch):
-    written = []
+def test_what_was_counted_in_an_earlier_body_is_not_searched_again_and_nothing_is_written(monkeypatch):
+    written, searched = [], []
     monkeypatch.setattr("ctxguard.wire.audit.json.dumps", lambda value, **_: written.append(value) or str(value))
+    search = SimpleNamespace(finditer=lambda text: searched.append(text) or PLACEHOLDER.finditer(text))
+    monkeypatch.setattr("ctxguard.wire.audit.PLACEHOLDER", search)
     hidden, messages = HiddenValues(), []
     for number in range(1, 6):
         messages.append({"role": "user", "content": f"<EMAIL_{number}> <EMAIL_1>"})
         assert hidden.of({"messages": messages}) == {"EMAIL": {"messages.user": 2 * number}}
-    assert len(written) == 5
+    assert len(searched) == 5
+    assert not written
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text("<EMAIL_1>[é\n\\", max_size=70),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("<IP_2>", max_size=70), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(JSON, st.integers(50, 70))
+def test_placeholders_are_counted_as_in_the_body_that_is_written(value, size):
+    member = [value, "<EMAIL_1>", "x" * size, "EMAIL_1>", ["<EMAIL_1_00>"], {"<IP_2>": "[REDACTED_IP]"}]
+    told = [match[0] for match in PLACEHOLDER.finditer(json.dumps(member, ensure_ascii=False))]
+    counts = HiddenValues().of({"input": [member]})
+    assert sum(sum(places.values()) for places in counts.values()) == len(told)
 
 
 async def test_async_clients_are_recorded_too():

@@ -42,6 +42,8 @@ _CARRIED: Final = 160
 """The number of characters that are read again with the next piece, because a URL may begin in them."""
 _LOOKED_BACK: Final = 48
 """The number of characters before a sign of markup that decide what it means."""
+_MOST_FRESH: Final = 1 << 16
+"""The number of characters that wait for a question before they are searched for URLs."""
 _MOST_UNREAD: Final = 1 << 20
 """The number of characters whose markup is not read before there is a URL that may leak."""
 # What is written otherwise in a URL: character references, and escapes of Markdown.
@@ -142,10 +144,13 @@ class Links:
     def __init__(self, names_host: NamesHost) -> None:
         self._names_host = names_host
         self._named: dict[str, bool] = {}
+        self._fresh: list[str] = []
+        self._fresh_size = 0
         self._size = 0
         # URLs: text that is read again with the next piece, hosts that are not complete, the last foreign URL, and
         # what stands in the text since the last white space.
         self._carry = ""
+        self._begins_word = True
         self._has_open_reference = False
         self._pending: set[_Key] = set()
         self._seen: set[_Key] = set()
@@ -168,6 +173,7 @@ class Links:
             _pending=set(self._pending),
             _seen=set(self._seen),
             _run=[copy(url) for url in self._run],
+            _fresh=list(self._fresh),
             _unread=list(self._unread),
             _states=dict(self._states),
             _targets=[list(target) for target in self._targets],
@@ -183,8 +189,17 @@ class Links:
 
     def read(self, text: str) -> None:
         """Read a piece of text. Placeholders are read as underscores, because their brackets are not those of a tag."""
+        self._fresh.append(text)
+        self._fresh_size += len(text)
+        if self._fresh_size > _MOST_FRESH:
+            self._read_fresh()
+
+    def _read_fresh(self) -> None:
+        """Search the text for URLs that came since the last question."""
+        text = "".join(self._fresh)
         if not text:
             return
+        self._fresh, self._fresh_size = [], 0
         if self._run:
             self._read_run(text)
         if self._pending or self._has_open_reference or _MAY_LINK.search(self._carry[-_SHORT:] + text) is not None:
@@ -198,8 +213,24 @@ class Links:
         if self._unread_size > _MOST_UNREAD:
             self._read_markup()
 
+    def none_until(self, text: str, start: int) -> int:
+        """Return an offset in a text before which there is no link that leaks.
+
+        Args:
+            text: The text. It is not read, and may be JSON.
+            start: The offset from which on it will be read.
+        """
+        self._read_fresh()
+        if self._foreign >= 0 or self._pending or self._has_open_reference:
+            return start
+        if (short := self._carry[-_SHORT:]) and _MAY_LINK.search(short + text[start : start + _SHORT]) is not None:
+            return start
+        found = _MAY_LINK.search(text, start)
+        return len(text) if found is None else found.start()
+
     def leaks(self) -> bool:
         """Return whether the text ends inside a link with a host that no user mentioned."""
+        self._read_fresh()
         if self._foreign < 0 and not self._pending:
             return False
         if any(url.depth <= 0 for url in self._run):
@@ -224,7 +255,10 @@ class Links:
             first = min((start for _, start in self._pending), default=self._size)
             size += min(self._size - first, 4 * _LONGEST_HOST)
             self._seen = {key for key in self._seen if key[1] >= self._size - size}
-        return text[-size:] if len(text) >= size else (self._carry + text)[-size:]
+        carried = text[-size:] if len(text) >= size else (self._carry + text)[-size:]
+        blank = -1 if self._pending else carried.rfind(" ")
+        self._begins_word = blank >= 0 or len(carried) == self._size or (self._begins_word and len(carried) < size)
+        return carried[blank + 1 :]
 
     def _read_run(self, text: str) -> None:
         """Read on in a text without white space, or end it."""
@@ -254,12 +288,18 @@ class Links:
                     self._pending.add(key)
                 else:
                     self._foreign = max(self._foreign, start)
-                if end - base > run and all(url.key != key for url in self._run):
+                if end - base > run and not self._is_in_run(key):
                     is_full = len(self._run) >= _MOST_IN_RUN
                     self._run.append(_Url(key, "" if is_full else opening, text[start - base :]))
         for key in [key for key in self._pending if self._size - key[1] > 2 * _LONGEST_HOST]:
             self._pending.remove(key)
             self._foreign = max(self._foreign, key[1])
+
+    def _is_in_run(self, key: _Key) -> bool:
+        """Return whether the text without white space leaks whatever becomes of a URL, or the URL is known in it."""
+        return any(
+            url.key == key or (url.opening not in _CLOSING and url.key not in self._pending) for url in self._run
+        )
 
     def _urls(self, target: _Target, base: int, certain: int) -> Iterator[tuple[int, int, str, str | None]]:
         """Yield where each URL starts and where its host does, the sign before it, and the host in lower case.
@@ -268,7 +308,7 @@ class Links:
         """
         for url in _URL.finditer(target.text):
             start, last = base + target.original(url.start()), url.end() + _LONGEST_HOST
-            if start - base < _LOOKED_BACK and base > 0:
+            if start - base < _LOOKED_BACK and not self._begins_word:
                 continue  # what was carried may begin within a word, and what was in it is known
             begin = base + target.original(max(url.start(), url.end() - 1)) + 1
             opening = target.text[max(0, url.start() - 1) : url.start()]

@@ -49,6 +49,8 @@ _START: Final = (
 )
 _OPEN_TEXT: Final = re.compile(rf"{_START}\Z")
 _OPEN_ARGUMENTS: Final = re.compile(rf'"(?:{_START}(?:{GREATER}(?:"\s{{0,8}})?)?)?\Z|{_START}\Z')
+_MAY_BEGIN: Final = re.compile(r'["<&\\A-Z]')
+"""Matches the first character of what `_OPEN_TEXT` and `_OPEN_ARGUMENTS` match. It is ten times as fast."""
 _QUOTED: Final = re.compile(rf'"{LESS}{PSEUDONYM.pattern[1:-1]}{GREATER}"(?!\s*:)')
 
 
@@ -117,21 +119,22 @@ def _restore_until(
         placeholder that begins before `end`.
     """
     pieces: list[str] = []
-    count, done, unread = 0, start, ""
+    count, done, unread = 0, start, list[str]()
     read = None if links is None else links.read_json if is_json else links.read
+    free = end if links is None else links.none_until(text, start)
     for match in SPELLED.finditer(text, start):
         if match.start() >= end:
             break
         first, last = match.span()
         original = _look_up(match, pseudonyms)
         if links is not None and read is not None:
-            unread += text[done:first]
+            unread.append(text[done:first])
             done = last
-            if original is not None:
-                read(unread)
-                unread = ""
+            if original is not None and first >= free:
+                read("".join(unread))
+                unread.clear()
                 original = None if links.leaks() else original
-            unread += "_"  # a placeholder, whose brackets are not those of a tag
+            unread.append("_")  # a placeholder, whose brackets are not those of a tag
         if original is None:
             continue
         count += 1
@@ -142,13 +145,15 @@ def _restore_until(
         pieces += (text[start:first], written)
         start = last
     if read is not None:
-        read(unread + text[done:end])
+        read("".join((*unread, text[done:end])))
     pieces.append(text[start:end])
     return "".join(pieces), count, max(start, end)
 
 
 def _write(value: str, spelled: str, *, escaped: bool) -> str:
     """Return a value as it replaces a placeholder, escaped as often as the placeholder's brackets are."""
+    if "\\" not in spelled:
+        return json.dumps(value)[1:-1] if escaped else value
     slashes, closing = len(spelled) - len(spelled.lstrip("\\")), _CLOSING.search(spelled)
     # `\\u003c` is a bracket that is escaped twice, but `\\\u003c` is a backslash, and a bracket that is escaped once.
     own, last = (number & -number for number in (slashes, 0 if closing is None else len(closing[1])))
@@ -185,6 +190,8 @@ def values_in(text: str, pseudonyms: Pseudonyms) -> dict[str, Original]:
 def _unknown(text: str, pseudonyms: Pseudonyms) -> Iterator[str]:
     """Yield each substring that looks like a placeholder but has no value."""
     for match in _LOOSELY.finditer(text):
+        if pseudonyms.original(match[0]) is not None:
+            continue
         spelled = SPELLED.fullmatch(match[0])
         if spelled is None or _look_up(spelled, pseudonyms) is None:
             yield match[0]
@@ -430,15 +437,18 @@ class UnmaskStream:
     def _safe_end(self, text: str) -> int:
         """Return the offset before which a text contains no unfinished placeholder."""
         opened = _OPEN_ARGUMENTS if self._arguments else _OPEN_TEXT
-        match = opened.search(text, max(0, len(text) - LONGEST))
+        first = _MAY_BEGIN.search(text, max(0, len(text) - LONGEST))
+        match = None if first is None else opened.search(text, first.start())
         return len(text) if match is None else match.start()
 
     def _release(self, size: int) -> str:
         """Return the first characters of the pending text with values restored, as they are in the whole text."""
+        if self._is_json is None and self._pending.strip():
+            self._is_json = starts_json(self._before + self._pending)
+        if _MAY_HOLD.search(self._pending) is None:
+            return self._pass_on(size)
         text, start = self._before + self._pending, len(self._before)
         end = start + size
-        if self._is_json is None and text.strip():
-            self._is_json = starts_json(text)
         plain, _, end = _restore_until(
             text,
             start,
@@ -450,6 +460,14 @@ class UnmaskStream:
         )
         self._pending = text[end:]
         self._before = text[max(0, end - _SIGNS_BEFORE) : end]
+        return plain
+
+    def _pass_on(self, size: int) -> str:
+        """Return the first characters of a pending text that holds no sign of a placeholder."""
+        plain, self._pending = self._pending[:size], self._pending[size:]
+        if self._links is not None:
+            (self._links.read_json if self._is_json else self._links.read)(plain)
+        self._before = plain[-_SIGNS_BEFORE:] or self._before
         return plain
 
     def _note_unknown(self, chunk: str) -> None:
