@@ -240,7 +240,7 @@ def window_for(stabilizer: Stabilizer, window: int | None, model: object, known:
             that of the request's model, whose name may be that of a deployment.
         window: The window that the caller gives; None if the caller gives none.
         model: The name of the model, if the request or the framework names one.
-        known: Number of input tokens that the framework states for a model that `ctxguard.tokens.windows` does not
+        known: Number of input tokens that the framework states for a model that `ctxguard.tokens.families` does not
             know.
     """
     if window is not None or not stabilizer.lacks_window or not (isinstance(model, str) or known):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ctxguard.stages.observations import is_observation
-from ctxguard.stages.said import said_sentences
-
+from ctxguard.stages.short_views import is_observation
+from ctxguard.stages.trail import said_sentences
 from ctxguard.tokens.text_cache import TextCache, cached_by_text
 
 
