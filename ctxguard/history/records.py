@@ -124,6 +124,12 @@ def records_in(text: str) -> list[Record]:
     return [record for record in found if record is not None]
 
 
+def headers_in(text: str) -> list[tuple[int, int]]:
+    """Return the start and end offset of the first line of each record in a text, see `records_in`."""
+    headers = islice(_HEADER.finditer(text), _MOST_HEADERS)
+    return [header.span() for header in headers if _record_at(text, header.start()) is not None]
+
+
 def pieces_of(text: str) -> list[str]:
     """Undo the joining of messages: split a text into the records in it and the texts around them.
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ctxguard.errors import ConfigError
+from ctxguard.history.records import headers_in
 from ctxguard.pii.placeholders import PLACEHOLDER
 from ctxguard.pii.settings import check_text, require_labels
 from ctxguard.pii.spans import Span
@@ -283,6 +284,9 @@ class _Model:
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         read = zip(encoding.ids, encoding.offsets, strict=True)
         tokens = [_Token(one, start, end, is_hidden=False) for one, (start, end) in read if start < end]
+        # a digest looks like a name, and a body is to be judged as it was before it became a record
+        for begin, end in headers_in(text) if " Record " in text else ():
+            tokens = [token for token in tokens if not begin <= token.start < end]
         placeholders = [
             Span(*match.span(), match[1] or match[2] or match[3] or "") for match in PLACEHOLDER.finditer(text)
         ]

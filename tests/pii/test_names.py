@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from ctxguard import Artifact, Stabilizer
 from ctxguard.errors import ConfigError
+from ctxguard.history.records import TRAIL, write_record
 from ctxguard.pii import NAMES, STANDARD, Masker, NamesDetector, Span, names
 from ctxguard.pii.placeholders import outside_placeholders, pseudonym
 from ctxguard.pii.rule_sets import named_detectors
@@ -173,6 +174,16 @@ def test_any_json_stays_json_of_the_same_shape(value):
 
 
 @needs_model
+@settings(max_examples=15)
+@given(TEXTS)
+def test_a_record_is_judged_by_its_body(body):
+    record = write_record(TRAIL, body)
+    shift = len(record) - len(body)
+    found = [Span(span.start - shift, span.end - shift, span.label, span.score) for span in NAMES.find(record)]
+    assert tuple(found) == NAMES.find(body)
+
+
+@needs_model
 def test_a_stabilizer_masks_names_and_says_who_searched():
     guard = Stabilizer(4_000, stages=[MaskPII([STANDARD, NAMES])])
     result = guard.stabilize([Artifact("user", TEXT)])
@@ -180,6 +191,19 @@ def test_a_stabilizer_masks_names_and_says_who_searched():
     assert "detector names" in str(result.report)
     assert guard.stabilize(result.artifacts).artifacts == result.artifacts
     assert guard.plan([Artifact("user", TEXT)]).ok
+
+
+@needs_model
+def test_no_call_of_a_session_with_cuts_leaves_or_invents_a_name():
+    guard = Stabilizer.from_policy("agent", budget=700, rules=[STANDARD, NAMES])
+    session, cuts = guard.session(), 0
+    for number in range(14):
+        kind = "assistant" if number % 2 else "user"
+        session.append(Artifact(kind, f"Order {number}: {TEXT} Please always write to Peter Miller. " * 4))
+        report = session.context().report
+        assert report.ok, [check.findings for check in report.checks]
+        cuts += report.cut is not None
+    assert cuts
 
 
 @needs_model
