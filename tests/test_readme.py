@@ -78,7 +78,7 @@ def test_the_comparison_is_that_of_the_page():
     columns = [0, *(page[0].index(name) for name in ours[0][1:])]
     measured = {row[0]: [row[column] for column in columns] for row in page}
     assert {"holds", "support", "gain", "newest sent", "bill", "prefix kept"} < set(ours[0]), "both judges are shown"
-    assert len(ours) > 8
+    assert len(ours) > 4
     for row in ours:
         assert row == measured[row[0]]
 
