@@ -153,7 +153,14 @@ docs: $(VENV)/.docs ## build the documentation into site/; warnings are errors
 	$(BIN)/python docs/scripts/before_after.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-notebooks: $(VENV)/.docs ## run every notebook and render it to HTML, in build/notebooks
+$(VENV)/.notebooks: pyproject.toml | $(BIN)/python
+	$(PIP) install --no-compile -e '.[all,notebooks]'
+	@touch $@
+
+notebooks: $(VENV)/.notebooks ## open the notebooks in JupyterLab
+	$(BIN)/jupyter lab --notebook-dir notebooks
+
+notebook-pages: $(VENV)/.docs ## run every notebook and render it to HTML, in build/notebooks
 	$(BIN)/jupyter nbconvert --to html --execute --output-dir build/notebooks notebooks/*.ipynb
 
 outputs: $(VENV)/.test ## run the notebooks that are committed with their outputs, and keep what they show
@@ -166,4 +173,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo clients test test-all quick test-without-recordings cover types layers test-oldest test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks outputs format clean
+.PHONY: help demo clients test test-all quick test-without-recordings cover types layers test-oldest test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks notebook-pages outputs format clean
