@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
-from ctxguard.adapting.adapter import request_flow, require_stabilizer, window_for
+from ctxguard.adapting.adapter import is_guard, request_flow, require_stabilizer, window_for
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, require_clean_schemas
 from ctxguard.artifacts import Artifact, Kind, ToolCall
@@ -288,7 +288,8 @@ class PerRun(Generic[Context]):
         vault: SessionVault | Callable[[Context], SessionVault] | None = None,
         options: RunOptions | None = None,
     ) -> None:
-        self._stabilizer = stabilizer if is_function(stabilizer) else require_stabilizer(stabilizer)
+        is_choice = is_function(stabilizer) and not is_guard(stabilizer)
+        self._stabilizer = stabilizer if is_choice else require_stabilizer(stabilizer)
         self._vault = vault if vault is None or is_function(vault) else require_vault(vault)
         self.options = options or RunOptions()
         # keeping a reference to the stabilizer prevents its id() from being reused
