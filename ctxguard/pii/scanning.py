@@ -12,8 +12,8 @@ from ctxguard.pii.detect.echo import Names, is_part_of_name
 from ctxguard.pii.detect.match import NO_WORD
 from ctxguard.pii.detectors import Rules
 from ctxguard.pii.mask.json_text import JsonToken, is_json, json_tokens, touching
+from ctxguard.pii.mask.masking_rules import Strategies
 from ctxguard.pii.mask.session import Masker
-from ctxguard.pii.mask.strategies import Strategies
 from ctxguard.pii.rule_sets import RuleSet
 from ctxguard.pii.spans import Span, resolve
 

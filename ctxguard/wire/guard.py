@@ -55,7 +55,7 @@ from ctxguard.wire.streams import EventStream
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Weave
-    from ctxguard.pii.mask.strategies import Strategies
+    from ctxguard.pii.mask.masking_rules import Strategies
     from ctxguard.stores import Store
 
 OnUnreadable = Literal["refuse"] | Sequence[str]
