@@ -105,8 +105,10 @@ class StreamRestorer:
     def text(self, key: Hashable, piece: str) -> str:
         """Return what can be shown of a text after its next piece."""
         if key not in self._streams:
-            session, is_json = self._restorer.session, self._restorer.wants_json
-            self._streams[key] = session.stream_after(self._links, arguments=is_json)
+            if not piece.strip():
+                return piece  # whether the text is JSON is decided by its first sign
+            is_json = self._restorer.wants_json and piece.lstrip()[0] in "{["
+            self._streams[key] = self._restorer.session.stream_after(self._links, arguments=is_json)
         return self._streams[key].feed(piece)
 
     def arguments(self, key: Hashable, piece: str, *, gets_values: bool) -> str:
