@@ -234,3 +234,37 @@ def test_without_the_switch_the_placeholders_are_shown():
     model = ScriptedChatModel(reply=lambda _: AIMessage(SAID))
     guard = ContextGuardMiddleware(Stabilizer(4_000), vault=session())
     assert create_agent(model, [], middleware=[guard]).invoke(ASKED)["messages"][-1].content == SAID
+
+
+@pytest.mark.parametrize("at", range(len(ARGS)))
+async def test_the_blocks_of_a_streamed_call_and_a_signed_thought_are_told_apart(at):
+    """As Anthropic streams: a call is a block of content, whose JSON comes in pieces, and beside it the same pieces."""
+
+    def called(block, **call):
+        chunk = {"name": None, "id": None, "index": 1, "type": "tool_call_chunk", **call}
+        return AIMessageChunk([{"index": 1, **block}], id="run-1", tool_call_chunks=[chunk])
+
+    thought = {"type": "thinking", "thinking": "of <EMAIL_1>", "signature": "s", "index": 0}
+    calls = [
+        AIMessageChunk([thought], id="run-1"),
+        called({"type": "tool_use", "name": "look_up", "id": "c1", "input": {}}, name="look_up", id="c1", args=""),
+        *(called({"type": "input_json_delta", "partial_json": one}, args=one) for one in pieces(ARGS, at)),
+    ]
+    given = []
+
+    @tool
+    def look_up(to: str, text: str) -> str:
+        """Look somebody up."""
+        given.append((to, text))
+        return "there"
+
+    model = Streaming(chunks=[calls, [AIMessageChunk("Done.")]])
+    agent = create_agent(model, [look_up], middleware=[guard_of()])
+    blocks = []
+    async for chunk, _ in agent.astream(ASKED, stream_mode="messages"):
+        blocks += chunk.content if isinstance(chunk.content, list) else []
+    shown = "".join(block.get("partial_json", "") for block in blocks)
+    assert shown == '{"to": "bob@corp-mail.net", "text": "of ada@corp-mail.net"}'
+    assert [block["thinking"] for block in blocks if block["type"] == "thinking"] == ["of <EMAIL_1>"]
+    assert given == [("bob@corp-mail.net", "of ada@corp-mail.net")]
+    assert not has_people(model.seen)

@@ -190,3 +190,41 @@ async def test_the_stream_for_vercels_interface_shows_the_values():
     adapter = vercel.VercelAIAdapter(agent, request)
     chunks = [chunk async for chunk in adapter.run_stream()]
     assert "".join(getattr(chunk, "delta", None) or "" for chunk in chunks) == SHOWN
+
+
+@pytest.mark.parametrize("at", range(1, len(ARGS), 2))
+async def test_the_arguments_of_calls_in_parallel_are_told_apart(at):
+    given = []
+
+    async def stream(messages, info):
+        if given:
+            yield "Done."
+            return
+        yield {0: DeltaToolCall("look_up", ARGS[:at], tool_call_id="c1")}
+        yield {1: DeltaToolCall("look_up", ARGS[:at], tool_call_id="c2")}
+        yield {0: DeltaToolCall(json_args=ARGS[at:])}
+        yield {1: DeltaToolCall(json_args=ARGS[at:])}
+
+    guard = ContextGuard(Stabilizer(4_000), vault=session(), restore=True)
+    agent = Agent(FunctionModel(stream_function=stream), capabilities=[guard])
+
+    @agent.tool_plain
+    def look_up(to: str, text: str) -> str:
+        given.append((to, text))
+        return "there"
+
+    async with agent.run_stream_events(asks()) as events:
+        found = [event async for event in events]
+    calls = [p for m in found[-1].result.all_messages() for p in m.parts if p.part_kind == "tool-call"]
+    assert [call.args for call in calls] == 2 * ['{"to": "bob@corp-mail.net", "text": "of ada@corp-mail.net"}']
+    assert given == 2 * [("bob@corp-mail.net", "of ada@corp-mail.net")]
+
+
+async def test_a_stream_that_the_program_leaves_keeps_what_was_shown():
+    guard = ContextGuard(Stabilizer(4_000), vault=session(), restore=True)
+    agent = Agent(streaming([], 0), capabilities=[guard])
+    async with agent.run_stream(asks()) as result:
+        async for text in result.stream_text(debounce_by=None):
+            if PEOPLE[0] in text:
+                break
+    assert SHOWN.startswith(text)
