@@ -268,3 +268,23 @@ async def test_the_blocks_of_a_streamed_call_and_a_signed_thought_are_told_apart
     assert [block["thinking"] for block in blocks if block["type"] == "thinking"] == ["of <EMAIL_1>"]
     assert given == [("bob@corp-mail.net", "of ada@corp-mail.net")]
     assert not has_people(model.seen)
+
+
+def test_arguments_of_a_call_reach_the_model_behind_the_guard():
+    given = []
+
+    class Noting(ScriptedChatModel):
+        def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+            given.append((stop, kwargs))
+            return super()._generate(messages, stop=stop, run_manager=run_manager)
+
+    chain = ContextGuard(stabilizers(), restore=True) | Noting(reply=lambda _: AIMessage(SAID)) | StrOutputParser()
+    config = {"configurable": {"session_id": "one"}}
+    assert chain.invoke(ASKED["messages"], config, stop=["x"], seed=1) == SHOWN
+    assert given == [(["x"], {"seed": 1})]
+
+
+def test_the_model_of_the_program_is_not_changed():
+    model = ScriptedChatModel(reply=lambda _: AIMessage(SAID))
+    create_agent(model, [], middleware=[guard_of()]).invoke(ASKED)
+    assert model.invoke("Hello.").content == SAID
