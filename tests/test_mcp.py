@@ -7,17 +7,22 @@ import base64
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 from test_cli import cli
 
 from ctxguard import Artifact, Stabilizer, ToolCall
+from ctxguard.cli.mcp import _masking
 from ctxguard.content import handle_of
 from ctxguard.content.results import NAMESPACE
+from ctxguard.pii import STANDARD
 from ctxguard.policies import agent_stages
 from ctxguard.stores import SQLiteStore
 
@@ -191,6 +196,21 @@ async def test_a_value_has_one_pseudonym_as_long_as_the_server_runs(tmp_path):
         assert len(set(masked)) == 20
 
 
+def test_calls_at_once_do_not_mix_up_pseudonyms():
+    """Threads change places as often as they can, so that a session without a lock gives a value two pseudonyms."""
+    _, mask = _masking([STANDARD], "pseudonymize")
+    texts = [f"user{number}@corp-mail.net" for number in range(30)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(6) as pool:
+            first, *others = pool.map(lambda _: [mask(text) for text in texts], range(6))
+    finally:
+        sys.setswitchinterval(before)
+    assert len(set(first)) == len(texts)
+    assert all(other == first for other in others)
+
+
 async def test_bad_input_is_named_without_its_value(tmp_path):
     with (tmp_path / "log").open("w+") as log:
         async with client("--root", tmp_path, log=log) as session:
@@ -254,29 +274,58 @@ async def test_a_cancelled_call_leaves_the_server_at_work(tmp_path):
         assert await answer(session, "mask_personal_data", text=MAIL) == "[REDACTED_EMAIL]"
 
 
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+
+
+def started(cwd):
+    """Start the command with pipes, for what no proper client does."""
+    pipe = subprocess.PIPE
+    words = [sys.executable, *COMMAND]
+    return subprocess.Popen(words, cwd=cwd, env=ENVIRONMENT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def send(process, *lines):
+    process.stdin.write("".join(f"{line}\n" for line in lines))
+    process.stdin.flush()
+
+
 def test_standard_output_has_the_protocol_and_nothing_else(tmp_path):
     (tmp_path / "ctxguard.yaml").write_text("stabilizer:\n  store: results.db\n")
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     call = {"name": "find_personal_data", "arguments": {"text": MAIL}}
-    sent = [
-        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
-        json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}),
-        "this is not JSON",
-        json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
-    ]
-    words, pipe = [sys.executable, *COMMAND], subprocess.PIPE
-    with subprocess.Popen(
-        words, cwd=tmp_path, env=ENVIRONMENT, stdin=pipe, stdout=pipe, stderr=pipe, text=True
-    ) as process:
-        process.stdin.write("\n".join(sent) + "\n")
-        process.stdin.flush()
+    with started(tmp_path) as process:
+        send(process, json.dumps(HELLO), json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+        send(process, "this is not JSON")
+        send(process, json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}))
         lines = []
         while not any(line.get("id") == 2 for line in lines):
             lines.append(json.loads(process.stdout.readline()))
         rest, said = process.communicate()
     assert all(line["jsonrpc"] == "2.0" for line in lines)
     assert (process.returncode, rest) == (0, "")
-    assert "settings of" in said
+    assert said.count("settings of") == 1
+
+
+def test_an_interrupt_ends_the_server_while_it_waits(tmp_path):
+    with started(tmp_path) as process:
+        send(process, json.dumps(HELLO))
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == -signal.SIGINT
+        assert process.stderr.read() == ""
+
+
+def test_a_client_that_is_gone_ends_the_server_without_a_word(tmp_path):
+    with started(tmp_path) as process:
+        process.stdout.close()
+        send(process, json.dumps(HELLO))
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr.read() == ""
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ serves, the SDK directs anything else that is written to standard output to stan
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from pydantic import Field, ValidationError
 
 from ctxguard import __version__
-from ctxguard.cli.options import settings_of, spread
+from ctxguard.cli.options import spread
 from ctxguard.cli.pii import find_detectors
 from ctxguard.cli.read import parse_range
 from ctxguard.cli.store import existing_store
@@ -54,11 +55,16 @@ def mcp(
         raise ConfigError(f"{root} is not a folder; name the one to read files from", setting="root")
     detectors, settings = find_detectors(rules, config), load_context_config(config)
     tools = [
-        *(_recalling(place) if (place := store or settings_of(config).store) else ()),
+        *(_recalling(place) if (place := store or settings.stabilizer.store) else ()),
         _viewing(root.absolute(), settings),
         *_masking(detectors, strategy or settings.pii.strategy or "redact"),
     ]
-    _server(tools).run("stdio")
+    server = _server(tools)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python would wait for the thread that reads standard input
+    try:
+        server.run("stdio")
+    except* BrokenPipeError:
+        pass  # the client is gone
 
 
 def _recalling(place: str) -> Sequence[Callable[..., object]]:
@@ -85,7 +91,9 @@ def _viewing(root: Path, settings: ContextConfig) -> Callable[..., object]:
 
     def view_file(
         path: Annotated[str, Field(description="The path, relative to the root folder or inside of it.")],
-        max_tokens: Annotated[int | None, Field(ge=1, description="Tokens the view may have; 5,000.")] = None,
+        max_tokens: Annotated[
+            int | None, Field(ge=1, description="Tokens the view may have; 5,000, or as configured.")
+        ] = None,
         lines: _Span = "",
         rows: Annotated[_Span, Field(description="The same for the rows of a table, instead of lines.")] = "",
     ) -> object:
