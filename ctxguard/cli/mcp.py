@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
     from ctxguard.config import ContextConfig
-    from ctxguard.pii.mask.strategies import Strategies
+    from ctxguard.pii.mask.masking_rules import Strategies
     from ctxguard.pii.spans import Detector
 
 _MOST_PLACES: Final = 200
