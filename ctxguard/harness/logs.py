@@ -216,7 +216,9 @@ _CODEX: Final = ("session_meta", "response_item", "event_msg", "turn_context", "
 
 
 def _is_codex(value: object) -> bool:
-    return isinstance(value, Mapping) and value.get("type") in _CODEX and isinstance(value.get("payload"), Mapping)
+    if not isinstance(value, Mapping) or not isinstance(value.get("payload"), Mapping):
+        return False
+    return value.get("type") in _CODEX or (isinstance(value.get("type"), str) and "timestamp" in value)
 
 
 def _of_codex(values: Values) -> Sessions:

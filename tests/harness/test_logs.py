@@ -60,6 +60,7 @@ CLAUDE = [
 CODEX = [
     codex("session_meta", id="s", instructions="Be brief."),
     codex("event_msg", type="user_message", message=ASKED),
+    codex("a_type_of_a_later_version"),
     codex("response_item", type="message", role="user", content=[{"type": "input_text", "text": ASKED}]),
     codex("response_item", type="message", role="assistant", content=[{"type": "output_text", "text": SAID}]),
 ]
@@ -77,6 +78,7 @@ INSTRUCTION = {"instruction": ASKED, "input": "", "output": SAID}
 LOGS = {
     "chatgpt": json.dumps(CHATGPT),
     "chatgpt on many lines": json.dumps(CHATGPT, indent=1),
+    "chatgpt, one a line": lines(*CHATGPT, *CHATGPT),
     "claude code": lines(*CLAUDE),
     "codex": lines(*CODEX),
     "inspect": json.dumps(INSPECT, indent=2),
