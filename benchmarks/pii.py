@@ -39,7 +39,7 @@ from ctxguard.pii import (
     read_gold,
     resolve,
 )
-from ctxguard.pii.detect import matcher
+from ctxguard.pii.detect import match
 from ctxguard.pii.detect.match import Engine
 from ctxguard.pii.evaluation import Example
 from ctxguard.tokens import find_counter
@@ -191,7 +191,7 @@ def people():
     for _ in range(3):
         for name, rules in (("standard", STANDARD), ("people", PEOPLE), ("both", STANDARD | PEOPLE)):
             engine = Engine(rules.rules, frozenset(), ())
-            matcher._verdict.cache_clear()
+            match._verdict.cache_clear()
             for text in texts[1::40]:
                 engine.find(text)
             rates.setdefault(name, []).append(rate(engine.find, texts[::8]))
@@ -430,7 +430,7 @@ def code():
 
 def fresh():
     """Make an engine that remembers nothing, and let the check digits forget what they were asked."""
-    matcher._verdict.cache_clear()
+    match._verdict.cache_clear()
     return Engine(STANDARD.rules, frozenset(), ())
 
 

@@ -213,6 +213,14 @@ def test_a_package_that_is_missing_is_one_line_and_names_a_command_that_works(tm
     assert (run.returncode, run.stderr) == (2, f"ctxguard: Presidio is not installed: {install_command('presidio')}\n")
 
 
+def test_without_the_sdk_the_mcp_server_names_the_command_that_installs_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    run = cli("mcp", "--root", tmp_path)
+    told = f"ctxguard: the MCP server is an extra: {install_command('mcp')}\n"
+    assert (run.returncode, run.stdout, run.stderr) == (2, "", told)
+
+
 def test_no_command_offers_to_install_completion():
     for command in ("stabilize", "read", "pii", "prompts", "store", "audit"):
         assert "completion" not in cli(command, "--help").stdout

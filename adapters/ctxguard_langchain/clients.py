@@ -36,9 +36,19 @@ def guarded(model: Model, guard: Stabilizer | Guard, **settings: Unpack[GuardSet
     """
     from ctxguard.wire.transport import as_guard, guarded
 
-    changed = _changed(model, partial(guarded, guard=as_guard(guard, settings)), _MOST_LAYERS)
+    with_guard = partial(guarded, guard=as_guard(guard, settings))
+    return with_models(model, partial(_guarded_model, change=with_guard))
+
+
+def with_models(part: Model, change: Callable[[BaseChatModel], object]) -> Model:
+    """Return a copy of a chat model, or of what contains one, with changed models.
+
+    Raises:
+        ConfigError: If `part` contains no chat model.
+    """
+    changed = _changed(part, change, _MOST_LAYERS)
     if changed is None:
-        raise ConfigError(f"expected a chat model, got {type(model).__name__}", setting="model")
+        raise ConfigError(f"expected a chat model, got {type(part).__name__}", setting="model")
     return cast("Model", changed)
 
 
@@ -51,7 +61,7 @@ def _guarded_model(model: BaseChatModel, change: Callable[[Any], Any]) -> object
             "it, or ContextGuardMiddleware into its agent",
             setting="model",
         )
-    return _copied(model, changes)
+    return copied(model, changes)
 
 
 def _clients(model: BaseChatModel, change: Callable[[Any], Any]) -> dict[str, Any]:
@@ -78,12 +88,12 @@ def _is_client(value: object) -> bool:
     return hasattr(value, "with_options") and hasattr(getattr(value, "_client", None), "_transport")
 
 
-def _changed(part: object, change: Callable[[Any], Any], layers: int) -> object:
-    """Return a copy of a model, or of what contains one, with changed clients; None if `part` contains no model."""
+def _changed(part: object, change: Callable[[BaseChatModel], object], layers: int) -> object:
+    """Return a copy of a model, or of what contains one, with changed models; None if `part` contains none."""
     if layers == 0:
         return None
     if isinstance(part, BaseChatModel):
-        return _guarded_model(part, change)
+        return change(part)
     if isinstance(part, (list, tuple)):
         inside = _changed_members(dict(enumerate(part)), change, layers)
         return type(part)(inside.get(number, member) for number, member in enumerate(part)) if inside else None
@@ -91,7 +101,7 @@ def _changed(part: object, change: Callable[[Any], Any], layers: int) -> object:
         inside = _changed_members(part, change, layers)
         return {**part, **inside} if inside else None
     inside = _changed_members(vars(part), change, layers) if isinstance(part, Runnable) else {}
-    return _copied(part, inside) if inside else None
+    return copied(part, inside) if inside else None
 
 
 def _changed_members(members: Mapping[Any, object], change: Callable[[Any], Any], layers: int) -> dict[Any, object]:
@@ -99,8 +109,8 @@ def _changed_members(members: Mapping[Any, object], change: Callable[[Any], Any]
     return {key: now for key, now in changed.items() if now is not None}
 
 
-def _copied(model: Any, changes: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what was given
-    """Return a changed copy of a pydantic object. Unlike with `model_copy`, cached properties can be changed, too."""
-    copied = model.model_copy()
-    vars(copied).update(changes)
-    return copied
+def copied(model: Any, changes: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what was given
+    """Return a changed copy of a pydantic object, whose cached properties and methods can be changed, too."""
+    made = model.model_copy()
+    vars(made).update(changes)
+    return made

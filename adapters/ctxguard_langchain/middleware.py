@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from ctxguard.settings import extra
@@ -18,12 +19,15 @@ from langgraph.runtime import get_runtime
 from ctxguard.adapting.adapter import request_flow
 from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions, unmask_arguments
 from ctxguard.adapting.request import Request, plain_settings
+from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import ConfigError
 from ctxguard_langchain.order import OrderWatch
+from ctxguard_langchain.restoring import restoring
 from ctxguard_langchain.runnables import ADAPTER, model_name, model_window, replacing, tool_schemas
 
 if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.runtime import Runtime
 
@@ -70,6 +74,9 @@ class ContextGuardMiddleware(_Middleware):
         vault: The vault of a session, or a function that returns one for the run's `Runtime`. The stabilizer's
             `MaskPII` stage stores values in it, and the arguments of a tool are restored right before the tool runs.
             The state keeps the placeholders as the model wrote them.
+        restore: Whether to restore masked values in the model's answers as they arrive: in texts, tool calls, and
+            structured output, whole or streamed, and so in all events, and in the state. Placeholders stay in
+            reasoning, in links to hosts that no user named, and in the arguments of tools that get no values.
 
     Raises:
         ConfigError: If `stabilizer` or `vault` has another type, `on_report` is not a function, or `max_result_tokens`
@@ -92,6 +99,7 @@ class ContextGuardMiddleware(_Middleware):
         max_result_tokens: int | None = None,
         on_report: OnReport | None = None,
         vault: SessionVault | Callable[[Runtime[Any]], SessionVault] | None = None,
+        restore: bool = False,
     ) -> None:
         super().__init__()
         self.tools = []
@@ -100,6 +108,7 @@ class ContextGuardMiddleware(_Middleware):
         )
         self.per_run: PerRun[Runtime[Any]] = PerRun(stabilizer, vault, options)
         self.persist = persist
+        self.restore = restore
         self._order = OrderWatch()
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
@@ -130,9 +139,9 @@ class ContextGuardMiddleware(_Middleware):
         self._order.look(handler, self.name)
         run = self.per_run.of(request.runtime)
         try:
-            return (yield Ask(handler, ((yield from _stabilize(run, request)),)))
+            return (yield Ask(handler, ((yield from _stabilize(run, request, restore=self.restore)),)))
         except _OVERFLOWS:
-            return (yield Ask(handler, ((yield from _stabilize(run, request, overflowed=True)),)))
+            return (yield Ask(handler, ((yield from _stabilize(run, request, restore=self.restore, overflowed=True)),)))
 
     awrap_model_call = asynchronous(wrap_model_call)  # type: ignore[arg-type]  # the base class says what is awaited
     """Asynchronous version of `wrap_model_call`."""
@@ -197,8 +206,9 @@ def _unmask(request: ToolCallRequest, run: ForRun) -> ToolCallRequest:
 
 
 def _stabilize(
-    run: ForRun, request: ModelRequest[Any], *, overflowed: bool = False
+    run: ForRun, request: ModelRequest[Any], *, restore: bool, overflowed: bool = False
 ) -> Generator[Ask, object, ModelRequest[Any]]:
+    restorers: list[Restorer | None] = []
     sent = yield from run.flow(
         ADAPTER,
         _sent(request),
@@ -206,12 +216,23 @@ def _stabilize(
         model=model_name(request.model),
         known=model_window(request.model),
         overflowed=overflowed,
+        on_restorer=restorers.append if restore else None,
     )
     prompt, rest = _prompt(request), list(sent.messages)
     if prompt:
         prompt = [rest.pop(0)] if rest and isinstance(rest[0], SystemMessage) else []
     changes = {**_prompt_fields(request, prompt), **_tool_fields(request, sent.tools)}
+    if restorers and restorers[0] is not None:
+        changes["model"] = _restoring(request, restorers[0])
     return request.override(messages=cast("Any", rest), **changes)
+
+
+def _restoring(request: ModelRequest[Any], restorer: Restorer) -> BaseChatModel:
+    """Return the model of a request with restored answers. Structured output gets the values, too."""
+    form, schemas = request.response_format, _output_schemas(request)
+    wants_json = form is not None and not isinstance(form, ToolStrategy)
+    outputs = frozenset(str(schema["name"]) for schema in schemas)
+    return restoring(request.model, replace(restorer, wants_json=wants_json), outputs)
 
 
 def _sent(request: ModelRequest[Any]) -> Request[Sequence[BaseMessage]]:

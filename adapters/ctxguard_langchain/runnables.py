@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -17,10 +18,12 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from ctxguard.adapting.fields import are_same_objects, get
 from ctxguard.adapting.per_run import OnReport, PerRun, RecallToolFactory, RunOptions
 from ctxguard.adapting.request import Request, plain_settings
+from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
+from ctxguard_langchain.restoring import Stabilized, restoring_step
 
 if TYPE_CHECKING:
     from langchain_core.chat_history import BaseChatMessageHistory
@@ -127,10 +130,13 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         window: The model's context window in tokens. None means the window of `model`.
         keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
         on_report: Function called with each report. `report.session` is the id of the session.
+        restore: Whether to restore masked values in the answers of the model that follows, whole or streamed. Write
+            `prompt | (ContextGuard(stabilizer, restore=True) | model)`, with the brackets, so that the guard knows the
+            model.
 
     Raises:
         ConfigError: If `stabilizer` is neither a stabilizer nor a function, `model` is not a chat model, or `on_report`
-            is not a function.
+            is not a function; with `restore`, if no chat model follows.
     """
 
     wrap_tool_call = NotMiddleware()
@@ -144,8 +150,11 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         window: int | None = None,
         keep_thinking: bool = False,
         on_report: OnReport | None = None,
+        restore: bool = False,
     ) -> None:
         self.name = "ctxguard"
+        self.restore = restore
+        self._has_model = False
         options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
         self.per_run: PerRun[str | None] = PerRun(stabilizer, options=options)
         if model is not None and not isinstance(model, Runnable):
@@ -184,11 +193,28 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
 
     def __or__(self, other: Any) -> RunnableSequence[Any, Any]:  # noqa: ANN401 - LangChain's signature
         """Return the chain of the guard and a model. Arguments of a call, such as `stop=`, reach the model."""
-        return GuardedSequence(self, coerce_to_runnable(other))
+        return GuardedSequence(*self.followed_by(coerce_to_runnable(other)))
 
     def pipe(self, *others: Any, name: str | None = None) -> RunnableSequence[Any, Any]:  # noqa: ANN401 - the same
         """Return the chain of the guard and the steps that follow it."""
-        return GuardedSequence(self, *map(coerce_to_runnable, others), name=name)
+        return GuardedSequence(*self.followed_by(*map(coerce_to_runnable, others)), name=name)
+
+    def followed_by(self, *steps: Runnable[Any, Any]) -> list[Runnable[Any, Any]]:
+        """Return the guard and the steps that follow it; with `restore`, their first chat model restores its answers.
+
+        Raises:
+            ConfigError: If no step is a chat model, with `restore`.
+        """
+        if not self.restore:
+            return [self, *steps]
+        place = next((number for number, step in enumerate(steps) if has_model(step)), None)
+        if place is None:
+            raise ConfigError(
+                "with restore, a chat model follows the guard: ContextGuard(…) | model", setting="restore"
+            )
+        guard = copy(self)
+        guard._has_model = True  # noqa: SLF001 - its own
+        return [guard, *steps[:place], restoring_step(steps[place]), *steps[place + 1 :]]
 
     @synchronous
     def _guarded(
@@ -200,6 +226,10 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
                 "ContextGuard(stabilizer) | model, whose calls do, or model.bind(…)",
                 setting=next(iter(arguments)),
             )
+        if self.restore and not self._has_model:
+            told = "with restore, the guard must know the model: write prompt | (ContextGuard(…) | model)"
+            raise ConfigError(told, setting="restore")
+        restorers: list[Restorer | None] = [None]
         session = _session(config, self.session_keys)
         done = yield from self.per_run.of_session(session).flow(
             ADAPTER,
@@ -208,10 +238,18 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
             model=model_name(self.model),
             known=model_window(self.model),
             is_editable=False,  # the tools are bound to the model after this step
+            on_restorer=restorers.append if self.restore else None,
         )
-        return list(done.messages)
+        stabilized = Stabilized(done.messages)
+        stabilized.restorer = restorers[-1]
+        return stabilized if self.restore else list(done.messages)
 
     _aguarded = asynchronous(_guarded)
+
+
+def has_model(step: object) -> bool:
+    """Return whether a step of a chain is a chat model, or wraps one."""
+    return any(isinstance(layer, BaseChatModel) for layer in layers(step))
 
 
 class GuardedSequence(RunnableSequence[Any, Any]):
@@ -233,7 +271,7 @@ class GuardedSequence(RunnableSequence[Any, Any]):
 
     def _with(self, arguments: Mapping[str, Any]) -> RunnableSequence[Any, Any]:
         """Return a plain chain whose model has these arguments; without a model, the step behind the guard has them."""
-        models = (n for n, step in enumerate(self.steps) if any(isinstance(x, BaseChatModel) for x in layers(step)))
+        models = (n for n, step in enumerate(self.steps) if has_model(step))
         place = next(models, 1)
         steps = [step.bind(**arguments) if arguments and n == place else step for n, step in enumerate(self.steps)]
         return RunnableSequence(*steps, name=self.name)
@@ -317,6 +355,7 @@ def with_message_history(
     *,
     keep_thinking: bool = False,
     on_report: OnReport | None = None,
+    restore: bool = False,
     **settings: Any,  # noqa: ANN401 - those of RunnableWithMessageHistory
 ) -> RunnableWithMessageHistory:
     """Return a chain with a stored history: the store keeps the original messages, and the model sees stabilized ones.
@@ -330,6 +369,7 @@ def with_message_history(
         stabilizer: See `ContextGuard`.
         keep_thinking: See `ContextGuard`.
         on_report: See `ContextGuard`.
+        restore: See `ContextGuard`. The stored history then has the values in the answers, too.
         **settings: The settings of `RunnableWithMessageHistory` (`input_messages_key`, `history_messages_key`, …). If
             `history_factory_config` names the session by other keys than `session_id`, the id that the function
             `stabilizer` gets is the value of the key, or a JSON list of the values of several keys, in order.
@@ -341,7 +381,7 @@ def with_message_history(
     from langchain_core.runnables.history import RunnableWithMessageHistory
 
     def guard(model: object) -> ContextGuard:
-        made = ContextGuard(stabilizer, model=model, keep_thinking=keep_thinking, on_report=on_report)
+        made = ContextGuard(stabilizer, model=model, keep_thinking=keep_thinking, on_report=on_report, restore=restore)
         made.session_keys = tuple(field.id for field in settings.get("history_factory_config") or ())
         return made
 
@@ -351,14 +391,13 @@ def with_message_history(
 
 def _guarded_chain(chain: Runnable[Any, Any], guard: Callable[..., ContextGuard]) -> RunnableSequence[Any, Any]:
     steps = chain.steps if isinstance(chain, RunnableSequence) else [chain]
-    has_model = [any(isinstance(layer, BaseChatModel) for layer in layers(step)) for step in steps]
-    if True not in has_model:
+    place = next((number for number, step in enumerate(steps) if has_model(step)), None)
+    if place is None:
         raise AdapterError(
             "no step of the chain is a chat model; put ContextGuard(stabilizer) before the model yourself and use "
             "RunnableWithMessageHistory"
         )
-    place = has_model.index(True)
-    guarded = [*steps[:place], guard(model=steps[place]), *steps[place:]]
+    guarded = [*steps[:place], *guard(model=steps[place]).followed_by(*steps[place:])]
     return GuardedSequence(*guarded, name=chain.name) if place == 0 else RunnableSequence(*guarded, name=chain.name)
 
 

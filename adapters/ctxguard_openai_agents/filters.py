@@ -36,6 +36,7 @@ from ctxguard.adapting.per_run import (
     unmask_arguments,
 )
 from ctxguard.adapting.request import Request
+from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError
 from ctxguard_openai import ResponsesAdapter
@@ -99,12 +100,15 @@ def call_model_input_filter(
         request = Request(items, data.model_data.instructions, schemas=await _schemas(data))
         model = getattr(data.agent.model, "model", data.agent.model)
 
+        restorers: list[Restorer | None] = []
+
         async def prepare(*, overflowed: bool = False) -> ModelInputData:
-            done = await adrive(run.flow(adapter, request, model=model, overflowed=overflowed))
+            flow = run.flow(adapter, request, model=model, overflowed=overflowed, on_restorer=restorers.append)
+            done = await adrive(flow)
             return ModelInputData(input=cast("Any", list(done.messages)), instructions=done.instructions)
 
         first = await prepare()
-        remember(PreparedInput(replace(first), lambda: prepare(overflowed=True)))
+        remember(PreparedInput(replace(first), lambda: prepare(overflowed=True), restorers))
         return first
 
     return filter_input

@@ -6,7 +6,7 @@ that prepared the input to prepare it again with a smaller budget.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, cast
 from agents import Model, ModelProvider
 from agents.run import ModelInputData
 
+from ctxguard.adapting.restoring import Restorer
 from ctxguard.errors import BudgetExceededError, ConfigError
 from ctxguard.wire.limits import smaller_budget
 
@@ -23,10 +24,17 @@ Wrapped = TypeVar("Wrapped", bound=Model | ModelProvider)
 
 @dataclass(frozen=True, slots=True)
 class PreparedInput:
-    """The prepared input for one model call, and a function that prepares it again with a smaller budget."""
+    """The prepared input for one model call.
+
+    Attributes:
+        data: The input.
+        again: Function that prepares the input again with a smaller budget.
+        restorers: What restores the response, the latest last. None if nothing does.
+    """
 
     data: ModelInputData
     again: Callable[[], Awaitable[ModelInputData]]
+    restorers: Sequence[Restorer | None] = ()
 
     def is_for(self, instructions: str | None, given: object) -> bool:
         """Return whether a model call sends this input, which is not the case in a nested agent without a filter."""
@@ -42,6 +50,12 @@ def remember(sent: PreparedInput) -> None:
     _LATEST.set(sent)
 
 
+def prepared_for(instructions: str | None, given: object) -> PreparedInput | None:
+    """Return the prepared input that a model call sends; None if the input of the call was not prepared."""
+    sent = _LATEST.get()
+    return None if sent is None or not sent.is_for(instructions, given) else sent
+
+
 def with_overflow_retry(model: Wrapped) -> Wrapped:
     """Return a model, or a provider of models, that retries a call once if its input was too long.
 
@@ -54,37 +68,52 @@ def with_overflow_retry(model: Wrapped) -> Wrapped:
     Raises:
         ConfigError: If `model` is neither a model nor a provider.
     """
+    return wrapped(model, _Retrying, "with_overflow_retry")
+
+
+def wrapped(model: Wrapped, wrap: Callable[[Model], Model], name: str) -> Wrapped:
+    """Return a wrapped model, or a provider of wrapped models.
+
+    Args:
+        model: The model, or the provider.
+        wrap: Function that wraps a model.
+        name: The name of the function that the application called, for the error.
+
+    Raises:
+        ConfigError: If `model` is neither a model nor a provider.
+    """
     if isinstance(model, ModelProvider):
-        return cast("Wrapped", _Provider(model))
+        return cast("Wrapped", _Provider(model, wrap))
     if isinstance(model, Model):
-        return cast("Wrapped", _Retrying(model))
+        return cast("Wrapped", wrap(model))
     raise ConfigError(
         f"expected a Model or a ModelProvider, got {type(model).__name__}; for the name of a model, write "
-        "RunConfig(model_provider=with_overflow_retry(MultiProvider()))",
+        f"RunConfig(model_provider={name}(MultiProvider()))",
         setting="model",
     )
 
 
 class _Provider(ModelProvider):
-    """A provider whose models retry."""
+    """A provider whose models are wrapped."""
 
-    def __init__(self, provider: ModelProvider) -> None:
+    def __init__(self, provider: ModelProvider, wrap: Callable[[Model], Model]) -> None:
         self._provider = provider
+        self._wrap = wrap
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the provider's own
         return getattr(self._provider, name)
 
     def get_model(self, model_name: str | None) -> Model:
         """Return the model with the given name."""
-        return with_overflow_retry(self._provider.get_model(model_name))
+        return self._wrap(self._provider.get_model(model_name))
 
     async def aclose(self) -> None:
         """Close the provider."""
         await self._provider.aclose()
 
 
-class _Retrying(Model):
-    """A model that retries a call once if its input was too long. Everything else is delegated to the wrapped model."""
+class WrappedModel(Model):
+    """A model around another one, to which everything is delegated except responses."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -99,6 +128,10 @@ class _Retrying(Model):
     def get_retry_advice(self, request: Any) -> Any:  # noqa: ANN401 - the SDK's signature, newer than the oldest version
         """Return the advice of the wrapped model."""
         return self._model.get_retry_advice(request)
+
+
+class _Retrying(WrappedModel):
+    """A model that retries a call once if its input was too long."""
 
     async def get_response(
         self,
@@ -145,8 +178,8 @@ class _Retrying(Model):
 
 async def _smaller(error: Exception, instructions: str | None, given: object) -> ModelInputData | None:
     """Return a smaller input if an error says that the given one was too long, else None."""
-    sent = _LATEST.get()
-    if sent is None or not _says_too_long(error) or not sent.is_for(instructions, given):
+    sent = prepared_for(instructions, given)
+    if sent is None or not _says_too_long(error):
         return None
     try:
         return await sent.again()

@@ -19,6 +19,7 @@ from ctxguard.adapting.fields import copy_with
 from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RecallToolFactory, RunOptions, unmask_arguments
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, plain_settings
+from ctxguard.adapting.restoring import Restorer
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError, HistoryError
@@ -26,7 +27,7 @@ from ctxguard.stabilizer import Stabilizer
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter, is_fixed, read_part, rendered
 
 if TYPE_CHECKING:
-    from pydantic_ai.models import ModelRequestContext
+    from pydantic_ai.models import Model, ModelRequestContext
     from pydantic_ai.tools import ToolDefinition
 
     from ctxguard.pii import SessionVault
@@ -209,10 +210,14 @@ class ContextGuard(AbstractCapability[Any]):
         vault: The vault of a session, or a function that returns one for the run's `RunContext`. The stabilizer's
             `MaskPII` stage stores values in it, and the arguments of a tool and structured output are restored right
             before they are validated. The history keeps the placeholders as the model wrote them.
+        restore: Whether to restore masked values in the model's responses as they arrive: in texts and tool calls,
+            whole or streamed, and so in the events, the output, and the history of the run. Placeholders stay in
+            thinking, in parts of the provider's own tools, in links to hosts that no user named, and in the arguments
+            of tools that get no values. It needs PydanticAI's hook `get_wrapper_model`.
 
     Raises:
-        ConfigError: If `stabilizer` or `vault` has another type, `on_report` is not a function, or `max_result_tokens`
-            is not a whole number of at least 1.
+        ConfigError: If `stabilizer` or `vault` has another type, `on_report` is not a function, `max_result_tokens` is
+            not a whole number of at least 1, or the installed PydanticAI cannot `restore`.
         BudgetExceededError: (when called) If the mandatory messages exceed the budget.
     """
 
@@ -222,6 +227,9 @@ class ContextGuard(AbstractCapability[Any]):
     max_result_tokens: int | None = field(default=None, kw_only=True)
     on_report: OnReport | None = field(default=None, kw_only=True)
     vault: SessionVault | Callable[[RunContext[Any]], SessionVault] | None = field(default=None, kw_only=True)
+    restore: bool = field(default=False, kw_only=True)
+    _restorer: Restorer | None = field(default=None, init=False, repr=False, compare=False)
+    _is_for_run: bool = field(default=False, init=False, repr=False, compare=False)
     _per_run: PerRun[RunContext[Any]] = field(init=False, repr=False, compare=False)
     _overflowed: bool = field(default=False, init=False, repr=False, compare=False)
     _answered_step: int | None = field(default=None, init=False, repr=False, compare=False)
@@ -237,6 +245,9 @@ class ContextGuard(AbstractCapability[Any]):
             on_report=self.on_report,
         )
         self._per_run = PerRun(self.stabilizer, self.vault, options)
+        if self.restore and not hasattr(AbstractCapability, "get_wrapper_model"):
+            told = "this version of PydanticAI cannot restore responses; update it, or unmask the output yourself"
+            raise ConfigError(told, setting="restore")
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
         """Raise an error that says what to write where a function is expected, such as a history processor.
@@ -253,8 +264,22 @@ class ContextGuard(AbstractCapability[Any]):
         return None
 
     async def for_run(self, ctx: RunContext[Any]) -> ContextGuard:  # noqa: ARG002 - the framework's signature
-        """Return a copy for each run, so that an overflow affects only its own run."""
-        return copy.copy(self)
+        """Return a copy for each run, so that an overflow affects only its own run, and so do restored values."""
+        copied = copy.copy(self)
+        vars(copied)["_is_for_run"] = True
+        return copied
+
+    def get_wrapper_model(self, model: Model) -> Model | None:
+        """Return the model with restored responses; None if there is nothing to restore."""
+        if self._restorer is None:
+            return None
+        from ctxguard_pydantic_ai.restoring import RestoringModel
+
+        return RestoringModel(model, self._restorer)
+
+    def _remember(self, restorer: Restorer | None) -> None:
+        # A guard that runs share must not remember: the values of one run would be restored in another one.
+        self._restorer = restorer if self._is_for_run else None
 
     async def _stabilize(self, ctx: RunContext[Any], request: ModelRequestContext) -> ModelRequestContext:
         model, sent = getattr(request, "model", None) or ctx.model, sent_content(request)
@@ -264,7 +289,10 @@ class ContextGuard(AbstractCapability[Any]):
             room = run.stabilizer.budget_for(window) // 2
             bounded = [await self._with_bounded_returns(message, run, room, session) for message in sent.messages]
             sent = replace(sent, messages=bounded)
-        done = await adrive(run.flow(_ADAPTER, sent, session=session, overflowed=self._overflowed, **known))
+        on_restorer = self._remember if self.restore else None
+        done = await adrive(
+            run.flow(_ADAPTER, sent, session=session, overflowed=self._overflowed, on_restorer=on_restorer, **known)
+        )
         messages = _ending_as(request.messages, done.messages)
         return with_content(request, sent, replace(done, messages=messages))
 

@@ -217,8 +217,18 @@ def _without_signed_thinking(stabilizer: Stabilizer) -> Stabilizer:
     return stabilizer.with_(stages=stabilizer.stages.with_replaced(DropStaleThinking(everything=True)))
 
 
+def is_guard(given: object) -> bool:
+    """Return whether a value is a guard of one of the adapters, which is made with a stabilizer and is none."""
+    return type(given).__module__.startswith("ctxguard_")
+
+
 def require_stabilizer(given: object) -> Stabilizer:
     """Return the given value if it is a stabilizer; raise `ConfigError` for anything else, such as a budget."""
+    if is_guard(given):
+        package, name = type(given).__module__.partition(".")[0], type(given).__name__
+        raise ConfigError(
+            f"{name} of {package} is a guard already; hand over the Stabilizer itself", setting="stabilizer"
+        )
     if not isinstance(given, Stabilizer):
         # a number is quoted because it is most likely the budget; a history is never quoted
         shown = repr(given) if isinstance(given, int | float) else type(given).__name__

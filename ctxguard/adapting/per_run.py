@@ -13,9 +13,10 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
-from ctxguard.adapting.adapter import request_flow, require_stabilizer, window_for
+from ctxguard.adapting.adapter import is_guard, request_flow, require_stabilizer, window_for
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, require_clean_schemas
+from ctxguard.adapting.restoring import OnRestorer, restorer_for
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError
@@ -201,6 +202,7 @@ class ForRun:
         known: int | None = None,
         overflowed: bool = False,
         is_editable: bool = True,
+        on_restorer: OnRestorer | None = None,
     ) -> Generator[Ask, object, Request[Native]]:
         """Stabilize one request, and report on it.
 
@@ -213,6 +215,7 @@ class ForRun:
             known: Number of input tokens that the framework states for the model.
             overflowed: Whether the provider rejected this request as too long.
             is_editable: Whether the framework sends the masked instructions and tools, rather than the original ones.
+            on_restorer: Function that gets what restores the response to this request, or None if nothing does.
 
         Raises:
             CheckFailedError: If a rule matches in a schema that the framework sends unchanged.
@@ -232,6 +235,8 @@ class ForRun:
             report.details = {**report.details, "session": told}
         tell(options.on_report, report, session)
         require_clean_schemas(report)
+        if on_restorer is not None:
+            on_restorer(restorer_for(report, {} if self.vault is None else self.vault.tools))
         return done
 
     def bounded(
@@ -288,7 +293,8 @@ class PerRun(Generic[Context]):
         vault: SessionVault | Callable[[Context], SessionVault] | None = None,
         options: RunOptions | None = None,
     ) -> None:
-        self._stabilizer = stabilizer if is_function(stabilizer) else require_stabilizer(stabilizer)
+        is_choice = is_function(stabilizer) and not is_guard(stabilizer)
+        self._stabilizer = stabilizer if is_choice else require_stabilizer(stabilizer)
         self._vault = vault if vault is None or is_function(vault) else require_vault(vault)
         self.options = options or RunOptions()
         # keeping a reference to the stabilizer prevents its id() from being reused

@@ -23,7 +23,7 @@ from ctxguard.checks.no_pii import NoPII
 from ctxguard.errors import CheckFailedError, ConfigError
 from ctxguard.history.pairing import is_well_formed
 from ctxguard.pii import Detector
-from ctxguard.pii.identifiers import for_identifiers
+from ctxguard.pii.rule_sets import for_identifiers
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens.counters import find_counter

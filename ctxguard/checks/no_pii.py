@@ -11,7 +11,7 @@ from ctxguard.artifacts import Artifact
 from ctxguard.draft import Draft
 from ctxguard.history import MESSAGES
 from ctxguard.pii.detect.echo import Names
-from ctxguard.pii.identifiers import for_identifiers, for_names
+from ctxguard.pii.rule_sets import for_identifiers, for_names
 from ctxguard.report import Finding
 from ctxguard.tokens.text_cache import TextCache
 
@@ -100,7 +100,7 @@ class NoPII:
     """Holds if no rule matches in any text of the result: contents, tool-call arguments, and other fields.
 
     Ids, names, links, signatures, and unknown fields are searched, too, although no stage edits them. Because ids
-    contain arbitrary digits, ids are searched only by rules with a specific pattern (see `ctxguard.pii.identifiers`).
+    contain arbitrary digits, ids are searched only by rules with a specific pattern (see `ctxguard.pii.rule_sets`).
 
     Texts in which the same rules found nothing before are not searched again: most texts of a context were searched
     when they arrived. Copies and pickles of a check start with an empty cache; a rule set keeps one for the process.

@@ -48,7 +48,7 @@ def scan_files(
     from ctxguard.pii.scanning import scan_file_text
 
     refuse_overwriting(output, files)
-    detectors = _detectors(rules, config)
+    detectors = find_detectors(rules, config)
     found: dict[str, Sequence[Place]] = {}
     for file in files:
         with working(f"searching {file}"):
@@ -74,7 +74,7 @@ def mask_file(
     from ctxguard.pii.scanning import mask_file_text
 
     refuse_overwriting(output, [file])
-    detectors = _detectors(rules, config)
+    detectors = find_detectors(rules, config)
     chosen = strategy or load_context_config(config).pii.strategy or "redact"
     with working(f"masking {file}"):
         masked = mask_file_text(read_text(file), detectors, strategy=chosen)
@@ -98,7 +98,7 @@ def evaluate_file(
     from ctxguard.pii.evaluation import evaluate, read_gold
 
     wanted = [label.strip() for label in labels.split(",") if label.strip()] or None
-    detectors = _detectors(rules, config)
+    detectors = find_detectors(rules, config)
     if len(detectors) > 1 and any(detector.name == PRESIDIO for detector in detectors):
         raise ConfigError("presidio must be scored alone; leave out the other rules", setting="rules")
     with working(f"scoring {file}"):
@@ -117,7 +117,7 @@ def explain_file(file: str, rules: str | None = None, config: Path | None = None
     from ctxguard.pii.rule_sets import RuleSet
     from ctxguard.pii.scanning import explain_file_text
 
-    detector = _detectors(rules, config)[0]
+    detector = find_detectors(rules, config)[0]
     if not isinstance(detector, RuleSet):
         raise ConfigError(f"{detector.name} cannot explain its findings; name other rules", setting="rules")
     with working(f"explaining {file}"):
@@ -140,7 +140,7 @@ def write_config(file: Path = Path("ctxguard.yaml")) -> None:
     out(f"wrote {file}; commands and Stabilizer.from_config() in its folder read it if it is named ctxguard.yaml")
 
 
-def _detectors(names: str | None, config: Path | None) -> list[Detector]:
+def find_detectors(names: str | None, config: Path | None) -> list[Detector]:
     """Return the detectors named on the command line, or the configured ones if `names` is None.
 
     All rule sets, including the user's own rules in the configuration, are joined into one; Presidio is a separate

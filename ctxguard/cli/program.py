@@ -108,6 +108,7 @@ COMMANDS: Final = {
     "bench": Entry("ctxguard.cli.bench:bench", "Compare ctxguard with other libraries on the same sessions."),
     "run": Entry("ctxguard.wire.run:run", "Run a client with every request guarded: ctxguard run -- codex"),
     "serve": Entry("ctxguard.wire.cli:serve", "Guard the requests of any client: a proxy for a provider."),
+    "mcp": Entry("ctxguard.cli.mcp:mcp", "Serve tools over MCP: view files, mask texts, read back."),
     "audit": Entry("ctxguard.wire.cli:audit_app", "Search the record of what was sent."),
     "vault": Entry("ctxguard.wire.cli:vault_app", "Erase values from the vault of a proxy."),
     "pii": Entry("ctxguard.cli.pii:app", "Find, mask, and score personal data."),

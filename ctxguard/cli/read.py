@@ -43,8 +43,8 @@ def read(
             file,
             load_context_config(config),
             root=root,
-            lines=_range(lines, "--lines"),
-            rows=_range(rows, "--rows"),
+            lines=parse_range(lines, "--lines"),
+            rows=parse_range(rows, "--rows"),
             max_tokens=max_tokens,
             counter=find_counter(counter, model=model),
             exact_totals=exact,
@@ -58,7 +58,7 @@ def read(
         out(str(result.content).encode("utf-8", "replace").decode().removesuffix("\n"))
 
 
-def _range(text: str | None, option: str) -> tuple[int, int] | None:
+def parse_range(text: str | None, option: str) -> tuple[int, int] | None:
     """Parse a range of numbers: `A:B`, `A:`, `:B`, or `A` for a single one."""
     if text is None:
         return None

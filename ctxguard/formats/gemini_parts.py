@@ -171,7 +171,7 @@ def _read(part: object, path: Path) -> list[PlacedPart]:
     return with_half([*_said(part, path), *_signature(part)], half_of(part), path)
 
 
-PARTS: Final = ContentFormat({None: _read}, unknown=_unknown)
+PARTS: Final[ContentFormat] = ContentFormat({None: _read}, unknown=_unknown)
 
 
 def part_fields(part: object, path: Path, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:

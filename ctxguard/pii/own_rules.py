@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.expressions import most_steps
 from ctxguard.pii.detect.fields import FieldValues, name_expression
-from ctxguard.pii.detect.matcher import Matcher
+from ctxguard.pii.detect.match import Matcher
+from ctxguard.pii.mask.masking_rules import Strategy
 from ctxguard.pii.mask.session import Masker
-from ctxguard.pii.mask.strategies import Strategy
 from ctxguard.pii.rule_sets import RuleSet, country_rules
 from ctxguard.pii.rules.files import RuleFile
 from ctxguard.pii.rules.rule import EXPRESSIONS, Rule

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property, reduce
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, lru_cache, reduce
 from operator import or_
-from typing import Final
+from typing import Any, Final
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.echo import Names
@@ -18,6 +19,7 @@ from ctxguard.pii.rules.standard import COUNTRIES, PEOPLE_RULES, RULES_BY_COUNTR
 from ctxguard.pii.settings import RULE_SET, check_text, require_labels, values_of
 from ctxguard.pii.spans import Detector, Span
 from ctxguard.settings import nearest
+from ctxguard.tokens.text_cache import TextCache
 
 
 @dataclass(frozen=True, repr=False)
@@ -288,3 +290,75 @@ def _unknown(country: object) -> str:
     if isinstance(country, str) and country.strip().upper() in RULES_BY_COUNTRY:
         return f"no rules for {country}; write {country.strip().upper()}"
     return f"no rules for {country}; countries with rules are {', '.join(COUNTRIES)}"
+
+
+# A link or a path in front of a number: its scheme or first slash, up to the number, or the slash right before it.
+_LINK: Final = re.compile(r"(?:://|(?<!\S)(?:[A-Za-z]:)?[/\\]|(?<!\S)www\.)\S*\Z|[/\\]\Z")
+_NEAR: Final = 2_048  # number of characters before a number in which its link may begin
+
+
+class IdentifierDetector:
+    """Applies a rule set to identifiers, and drops most matches that are only digits.
+
+    Only a card number that is one of several words, or behind any sign, is kept.
+    """
+
+    def __init__(self, rules: Detector) -> None:
+        self._rules = rules
+        self._found: TextCache[Sequence[Span]] = TextCache()
+        self.name = f"{rules.name} in identifiers"
+
+    def find(self, text: str) -> Sequence[Span]:
+        """Return the findings in an identifier, sorted by offset and without overlaps."""
+        found = self._found.get(text)  # each request of a conversation repeats the same ids
+        if found is None:
+            self._found.put(text, found := _with_form(text, self._rules.find(text)))
+        return found
+
+    def scan(self, text: str) -> Sequence[Span]:
+        """Return the findings of the rule set's full search, without caches and shortcuts. Used by checks."""
+        scan = getattr(self._rules, "scan", self._rules.find)
+        return _with_form(text, scan(text))
+
+
+def _with_form(text: str, spans: Sequence[Span]) -> Sequence[Span]:
+    return [span for span in spans if not text[span.start : span.end].isdecimal() or _is_card_among_words(text, span)]
+
+
+def _is_card_among_words(text: str, span: Span) -> bool:
+    is_all = span.end - span.start == len(text.strip())
+    return (
+        span.label == "CREDIT_CARD"
+        and not is_all
+        and _LINK.search(text[max(0, span.start - _NEAR) : span.start]) is None
+    )
+
+
+def for_identifiers(detector: Detector) -> IdentifierDetector | None:
+    """Return a detector's variant for identifiers.
+
+    Return None if `detector` is not a rule set, or none of its rules has a pattern that is specific enough.
+    """
+    given: Any = detector
+    return _restricted(given) if isinstance(getattr(given, "rules", None), tuple) else None
+
+
+def for_names(detectors: Iterable[Detector]) -> list[Detector]:
+    """Return the detectors that search what is never edited: all but models, which judge by the words around."""
+    return [detector for detector in detectors if not getattr(detector, "is_model", False)]
+
+
+def is_found_in(identifier: str, detectors: Iterable[Detector]) -> bool:
+    """Return whether any detector finds something in an identifier, so that reports and errors must not quote it."""
+    strict = (for_identifiers(detector) for detector in detectors)
+    return any(detector.find(identifier) for detector in strict if detector is not None)
+
+
+# compiling a rule set is slow, and checks pass the same few rule sets in every call
+@lru_cache(maxsize=64)
+def _restricted(rule_set: Any) -> IdentifierDetector | None:  # noqa: ANN401 - any object with the fields of a rule set
+    # a rule that requires a context word has a pattern that is not specific enough without that word
+    kept = tuple(rule for rule in rule_set.rules if not (rule.context or rule.behind))
+    if not kept and not rule_set.deny:
+        return None
+    return IdentifierDetector(replace(rule_set, name=f"{rule_set.name}[identifiers]", rules=kept))

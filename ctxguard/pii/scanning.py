@@ -12,8 +12,8 @@ from ctxguard.pii.detect.echo import Names, is_part_of_name
 from ctxguard.pii.detect.match import NO_WORD
 from ctxguard.pii.detectors import Rules
 from ctxguard.pii.mask.json_text import JsonToken, is_json, json_tokens, touching
+from ctxguard.pii.mask.masking_rules import Strategies
 from ctxguard.pii.mask.session import Masker
-from ctxguard.pii.mask.strategies import Strategies
 from ctxguard.pii.rule_sets import RuleSet
 from ctxguard.pii.spans import Span, resolve
 
@@ -42,7 +42,7 @@ def mask_file_text(text: str, rules: Rules, *, strategy: Strategies = "redact") 
     Equal values get the same pseudonym throughout the file.
     """
     session = Masker(rules, strategy=strategy, escape=False).session()
-    return "".join(map(session.text, _records(text)))
+    return "".join(map(session.text, records(text)))
 
 
 def scan_file_text(text: str, rules: Rules) -> list[Place]:
@@ -51,7 +51,7 @@ def scan_file_text(text: str, rules: Rules) -> list[Place]:
     session = masker.session()
     places: list[Place] = []
     first = 1
-    for record in _records(text):
+    for record in records(text):
         masked = session.text(record)
         if masked != record:
             places += _locate(record, first, _changed_spans(masker, record, masked))
@@ -77,7 +77,7 @@ def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
     checked = {rule.name for rule in rules.rules if rule.validate is not None}
     echoing = {rule.name for rule in rules.rules if rule.echo}
     first = 1
-    for record in _records(text):
+    for record in records(text):
         judged = list(_judge_matches(rules, record))
         own = [span for span, rule, faults in judged if rule in echoing and not faults]
         introduced += zip(
@@ -116,7 +116,7 @@ def _judge_matches(rules: RuleSet, record: str) -> Iterator[tuple[Span, str, Seq
                 yield Span(span.start + shift, span.end + shift, span.label, span.score), rule, faults
 
 
-def _records(text: str) -> Sequence[str]:
+def records(text: str) -> Sequence[str]:
     """Split a file's content into records that are masked separately.
 
     Each line is a record if there are several nonblank lines and all of these are JSON documents. Otherwise, the whole

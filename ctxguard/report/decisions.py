@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Action, Change, Draft
-from ctxguard.pii.identifiers import is_found_in
+from ctxguard.pii.rule_sets import is_found_in
 
 if TYPE_CHECKING:
     from ctxguard.pii import Span
@@ -162,7 +162,7 @@ def masked_artifact(draft: Draft, artifact: Artifact) -> Artifact:
 
 
 def _mask_all(draft: Draft, texts: Sequence[str]) -> list[str]:
-    from ctxguard.pii.mask.together import mask_together
+    from ctxguard.pii.mask.texts import mask_together
 
     def find(text: str) -> Sequence[Span]:
         return [span for detector in draft.detectors for span in detector.find(text)]

@@ -21,15 +21,15 @@ from ctxguard.errors import CheckFailedError
 from ctxguard.formats.requests import count_sent, tools_beyond_estimate
 from ctxguard.history.pairing import is_well_formed, well_formed
 from ctxguard.pii import Detector, Masker, RuleSet, SessionVault, Span
-from ctxguard.pii.identifiers import for_identifiers, for_names
 from ctxguard.pii.mask.masking_rules import HASH_KEY_VARIABLE
+from ctxguard.pii.rule_sets import for_identifiers, for_names
 from ctxguard.tokens.media import is_payload
 from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Format
     from ctxguard.pii import Detector
-    from ctxguard.pii.mask.strategies import Strategies
+    from ctxguard.pii.mask.masking_rules import Strategies
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.tokens import ArtifactCounter

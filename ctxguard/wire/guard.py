@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 from ctxguard.adapting.adapter import require_stabilizer, texts_flow, window_for
 from ctxguard.adapting.fields import get
 from ctxguard.adapting.per_run import OnReport, tell, valid_listener
+from ctxguard.adapting.restoring import session_of
 from ctxguard.checks.no_pii import shown_place
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import FIXED_SHARE, ConfigError, CtxguardError, HistoryError, WireError, sensible_budget
@@ -49,13 +50,13 @@ from ctxguard.wire.events import StreamForm
 from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
 from ctxguard.wire.metering import Counters, labels_of, model_name, model_of
 from ctxguard.wire.readback import ReadBack, Reading
-from ctxguard.wire.replies import Reply, session_of
+from ctxguard.wire.replies import Reply
 from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads, numberings_of
 from ctxguard.wire.streams import EventStream
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Weave
-    from ctxguard.pii.mask.strategies import Strategies
+    from ctxguard.pii.mask.masking_rules import Strategies
     from ctxguard.stores import Store
 
 OnUnreadable = Literal["refuse"] | Sequence[str]
@@ -603,8 +604,8 @@ class Guard:
         if session is None or not (session.can_restore or has_items):
             return None
         return Reply(
-            kind,
             session,
+            kind,
             wants_json=kind.wants_json(body),
             tools=self._tools,
             names_host=report.user_names,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ctxguard.adapting.fields import member_at, parse_json
 from ctxguard.adapting.recent import Recent
+from ctxguard.adapting.restoring import session_of
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part, ToolCall
 from ctxguard.content import recall_tool
 from ctxguard.content.results import RECALL_SCHEMA
@@ -29,7 +30,7 @@ from ctxguard.stages.lexical import passages_for
 from ctxguard.stores import MemoryStore
 from ctxguard.wire.bodies import Turn, WireRequest
 from ctxguard.wire.checking import BodyCheck, BodyTexts
-from ctxguard.wire.replies import Reply, as_json, session_of
+from ctxguard.wire.replies import Reply, as_json
 from ctxguard.wire.sessions import numberings_of
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ class Reading:
             history = outside.prepended_to(self.kind.read(self.kind.native(body)))
             masks = (yield from masking.flow(history)).report.masks
             session = session_of(masks)
-            return members if session is None else cast("list[Item]", Reply(self.kind, session).restore(members))
+            return members if session is None else cast("list[Item]", Reply(session, self.kind).restore(members))
 
         self.body = yield from self.read_back.expand(self.kind, body, self.scope, plain)
         return self.body

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ctxguard.adapting.restoring import Restorer, Tool
 from ctxguard.formats.format import SHOWN
-from ctxguard.pii import MaskSession
-from ctxguard.pii.mask.links import Links, NamesHost
-from ctxguard.pii.mask.unmask import gets_values
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Format
+    from ctxguard.pii.mask.links import Links
 
 OnId = Callable[[str], object]
 OnItem = Callable[[str, Mapping[str, str]], object]
@@ -45,18 +44,6 @@ _CALL_TYPE: Final = re.compile(r"(?:^|[._])(\w+?)_call(?!_output)(?![A-Za-z])|to
 """Matches the type of a tool call, or of an event with a part of one."""
 _UNNAMED: Final = frozenset({"function", "custom_tool", "mcp", "tool"})
 """The types of calls whose tool has a name of its own. Other types of calls are tools of the provider."""
-
-
-class Tool(NamedTuple):
-    """A tool that a call in a response may mean.
-
-    Attributes:
-        name: The name of the tool; empty if it is not known for certain.
-        is_providers: Whether the provider itself defines the tool: a shell, a computer, or an interpreter.
-    """
-
-    name: str = ""
-    is_providers: bool = False
 
 
 def tool_of(record: Mapping[str, object], key: object = None) -> Tool | None:
@@ -89,31 +76,20 @@ class _Around(NamedTuple):
     links: Links | None
 
 
-_MAY_HOLD: Final = re.compile(r"[<>]|&lt;|\\u00(?:3[ce]|26[lg]t;)", re.IGNORECASE)
-
-
 @dataclass(slots=True, eq=False)
-class Reply:
-    """Restores masked values in the response to one request.
+class Reply(Restorer):
+    """Restores masked values in the body of the response to one request.
 
     Attributes:
         format: The format of the request.
-        session: The placeholders and their values.
-        wants_json: Whether the text of the response is JSON, in which values have to be escaped.
-        tools: Which tools receive restored values, see `ctxguard.pii.mask.unmask.gets_values`.
-        names_host: Function that returns whether the user named a host. In links to other hosts, placeholders are kept.
         on_id: Function called with the id of a response that the provider stores.
         on_item: Function called with the id of a stored response item and its changed texts: a mapping from the
             client's version of each text to the provider's version.
     """
 
     format: Format
-    session: MaskSession
-    wants_json: bool = False
-    tools: Mapping[str, bool] = field(default_factory=dict)
-    names_host: NamesHost | None = None
-    on_id: OnId | None = None
-    on_item: OnItem | None = None
+    on_id: OnId | None = field(default=None, kw_only=True)
+    on_item: OnItem | None = field(default=None, kw_only=True)
 
     def whole(self, raw: bytes) -> bytes:
         """Return the body of a response with values restored. A body that is not a JSON value is returned unchanged."""
@@ -131,19 +107,6 @@ class Reply:
         if self.on_id is not None and isinstance(name, str):
             note, self.on_id = self.on_id, None  # only once, because the events of a stream repeat the id
             note(name)
-
-    def gives(self, tools: Iterable[Tool]) -> bool:
-        """Return whether a call gets values, which may mean any of these tools.
-
-        Every call in every form of a response is decided here. A call of which no tool is known gets values only if no
-        tool is denied them.
-        """
-        told = list(tools) or [Tool()]
-        return all(gets_values(self.tools, tool.name, is_outward=tool.is_providers) for tool in told)
-
-    def links(self) -> Links | None:
-        """Return what reads the texts that a client may show as one, to keep values out of links that leak."""
-        return None if self.names_host is None else Links(self.names_host)
 
     def restore(self, value: object, known: Iterable[Tool] = (), links: Links | None = None) -> object:
         """Return a JSON value with masked values restored in its texts; the same object if nothing changes.
@@ -186,33 +149,8 @@ class Reply:
         if key == "arguments" and isinstance(value, str):
             return self.arguments(value)
         if key in _OBJECTS and isinstance(value, dict):
-            written = json.dumps(value, ensure_ascii=False)
-            restored = self.arguments(written)
-            return value if restored is written else json.loads(restored)
+            return self.parsed_arguments(value)
         return self._restore(value, key, around)
-
-    def text(self, text: str, links: Links | None = None) -> str:
-        """Return a text with masked values restored.
-
-        Args:
-            text: The text.
-            links: Has read the texts before, and reads this text. None if there are none.
-        """
-        links = links or self.links()
-        is_arguments = self.wants_json and text.lstrip()[:1] in ("{", "[")
-        if _MAY_HOLD.search(text) is None:
-            if links is not None:
-                (links.read_json if is_arguments else links.read)(text)
-            return text
-        restored = self.session.restore_after(text, links, arguments=is_arguments)
-        return text if restored == text else restored
-
-    def arguments(self, text: str) -> str:
-        """Return the JSON arguments of a tool call with masked values restored."""
-        if _MAY_HOLD.search(text) is None:
-            return text
-        restored = self.session.restore_after(text, self.links(), arguments=True)
-        return text if restored == text else restored
 
 
 def _changed_texts(now: object, was: object) -> list[tuple[str, str]]:
@@ -233,9 +171,3 @@ def as_json(value: object, *, allow_nan: bool = True) -> bytes:
         return write(ensure_ascii=False).encode()
     except UnicodeEncodeError:  # an unpaired surrogate
         return write().encode()
-
-
-def session_of(masks: Iterable[object]) -> MaskSession | None:
-    """Return the masking session of a history, found through the `masks` of its report; None if there is none."""
-    sessions = (getattr(mask, "__self__", None) for mask in masks)
-    return next((one for one in sessions if isinstance(one, MaskSession)), None)

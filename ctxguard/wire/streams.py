@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from ctxguard.adapting.fields import Path, copy_with
+from ctxguard.adapting.restoring import Tool
 from ctxguard.errors import CtxguardError
 from ctxguard.formats.format import Channel, Delta, Event
 from ctxguard.pii import UnmaskStream
 from ctxguard.pii.mask.links import Links
 from ctxguard.wire.events import FORMS, Events, StreamForm
-from ctxguard.wire.replies import Tool, as_json, tool_of
+from ctxguard.wire.replies import as_json, tool_of
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Item, Weave

@@ -91,6 +91,14 @@ def test_what_is_no_stabilizer_is_refused_at_once(make, given):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("make", [door for door in DOORS if door is not managed_agent])
+@pytest.mark.parametrize("guard", [langchain_guard, pydantic_ai_guard])
+def test_a_guard_in_place_of_the_stabilizer_is_refused_at_once(make, guard):
+    """A guard of PydanticAI can be called, so it must not be taken for a function that gives a stabilizer."""
+    with pytest.raises(ConfigError, match=r"is a guard already; hand over the Stabilizer itself"):
+        make(guard(Stabilizer(4_000)))
+
+
 @pytest.mark.parametrize("make", DOORS)
 def test_a_stabilizer_is_taken(make):
     assert make(Stabilizer(4_000)) is not None

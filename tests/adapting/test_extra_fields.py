@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ctxguard import BudgetExceededError, Stabilizer
 from ctxguard.pii import DIGITS, STANDARD
-from ctxguard.pii.identifiers import for_identifiers
+from ctxguard.pii.rule_sets import for_identifiers
 from ctxguard.tokens.media import is_payload
 from ctxguard_anthropic import stabilize_request
 from ctxguard_openai import stabilize_input, stabilize_messages

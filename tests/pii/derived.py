@@ -12,9 +12,8 @@ from functools import cache
 from typing import Any
 
 from ctxguard.pii import PEOPLE, STANDARD, Rule
-from ctxguard.pii.detect.anchors import FORMS, Anchor
-from ctxguard.pii.detect.derived import FILE, fingerprint
-from ctxguard.pii.detect.matcher import Matcher
+from ctxguard.pii.detect.match import Matcher
+from ctxguard.pii.detect.prefilter import FILE, FORMS, Anchor, fingerprint
 
 RULES = (*STANDARD.rules, *PEOPLE.rules)
 PROPERTIES = (

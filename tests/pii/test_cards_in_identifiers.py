@@ -10,7 +10,7 @@ import pytest
 from ctxguard import Stabilizer
 from ctxguard.errors import CtxguardError
 from ctxguard.pii import STANDARD
-from ctxguard.pii.identifiers import for_identifiers
+from ctxguard.pii.rule_sets import for_identifiers
 
 CARD = "4111111111111111"
 # A letter, digit, or underscore is part of the same word, a hyphen behind a letter joins two; a slash belongs to a path.

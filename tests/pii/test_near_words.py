@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from ctxguard.pii import STANDARD
 from ctxguard.pii.detect.expressions import is_beyond_ascii
-from ctxguard.pii.detect.match import engine_of
-from ctxguard.pii.detect.matcher import Matcher
+from ctxguard.pii.detect.match import Matcher, engine_of
 from ctxguard.pii.detect.normalize import PlainText
 from ctxguard.pii.detect.tables import Headings, merged
 

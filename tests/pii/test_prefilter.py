@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from strategies_for_text import texts
 
 from ctxguard.pii import STANDARD, Rule, RuleSet
-from ctxguard.pii.detect.anchors import WORDS, anchor_of
 from ctxguard.pii.detect.expressions import is_number, runs_on
 from ctxguard.pii.detect.normalize import PlainText, view_of, views_of
-from ctxguard.pii.detect.prefilter import Prefilter
+from ctxguard.pii.detect.prefilter import WORDS, Prefilter, anchor_of
 from ctxguard.pii.rules.files import RuleFile
 
 RULES = [rule for rule in STANDARD.rules if not is_number(rule.pattern)]

@@ -7,7 +7,7 @@ import pytest
 import ctxguard
 from ctxguard.errors import ConfigError
 from ctxguard.pii import PEOPLE, STANDARD
-from ctxguard.pii.detect.matcher import compiled
+from ctxguard.pii.detect.match import compiled
 
 TEXT = """
 Jane's passport no. is K1234567, her user name: jdoe42, password: Som!mer2024!

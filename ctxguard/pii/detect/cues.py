@@ -15,10 +15,9 @@ from itertools import product
 from typing import Final
 
 from ctxguard.pii.detect import people
-from ctxguard.pii.detect.grids import grid_rows
 from ctxguard.pii.detect.listed import lower
 from ctxguard.pii.detect.people import Place
-from ctxguard.pii.detect.tables import columns
+from ctxguard.pii.detect.tables import columns, grid_rows
 from ctxguard.pii.rules.words import words
 
 PERSON: Final = "PERSON"

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ctxguard.pii.detect.anchors import anchor_of
-from ctxguard.pii.detect.grids import grid_rows, within
 from ctxguard.pii.detect.normalize import PlainText, plain_text
 from ctxguard.pii.detect.people import Place
-from ctxguard.pii.detect.tables import columns, may_be_headings
+from ctxguard.pii.detect.prefilter import anchor_of
+from ctxguard.pii.detect.tables import columns, grid_rows, may_be_headings, within
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+|\*")
 _JOINT: Final = re.compile(

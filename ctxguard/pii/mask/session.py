@@ -10,11 +10,9 @@ from typing import Final
 from ctxguard.history.memory import Memory
 from ctxguard.pii.detect.echo import Names
 from ctxguard.pii.detect.match import PERSON
-from ctxguard.pii.mask.masking_rules import MaskingRules
+from ctxguard.pii.mask.masking_rules import MaskingRules, strategy_of
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
-from ctxguard.pii.mask.strategies import strategy_of
-from ctxguard.pii.mask.texts import TextMasking
-from ctxguard.pii.mask.together import mask_together
+from ctxguard.pii.mask.texts import TextMasking, mask_together
 from ctxguard.pii.mask.unmask import GivesBack
 from ctxguard.pii.mask.vault import SessionVault, session_vault
 from ctxguard.pii.settings import check_text

@@ -23,7 +23,7 @@ _LABELS: Final = (
 )  # fmt: skip
 _GAP: Final = "[ _-]?"
 # Maximum number of names per rule, which keeps the number of literals of a rule below the limit of 200 (see `WORDS` in
-# `detect/anchors.py`).
+# `detect/prefilter.py`).
 _AT_ONCE: Final = 60
 _MARK: Final = " №"
 _MANY: Final = 20

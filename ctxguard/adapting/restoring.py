@@ -1,0 +1,162 @@
+"""Restore masked values in the texts and tool calls of one response, whatever the response consists of."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from ctxguard.pii import MaskSession, UnmaskStream
+    from ctxguard.pii.mask.links import Links, NamesHost
+    from ctxguard.report import Report
+
+_MAY_HOLD: Final = re.compile(r"[<>]|&lt;|\\u00(?:3[ce]|26[lg]t;)", re.IGNORECASE)
+
+
+class Tool(NamedTuple):
+    """A tool that a call in a response may mean.
+
+    Attributes:
+        name: The name of the tool; empty if it is not known for certain.
+        is_providers: Whether the provider itself defines the tool: a shell, a computer, or an interpreter.
+    """
+
+    name: str = ""
+    is_providers: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Restorer:
+    """Restores masked values in the response to one request.
+
+    Attributes:
+        session: The placeholders and their values.
+        wants_json: Whether the text of the response is JSON, in which values have to be escaped.
+        tools: Which tools receive restored values, see `ctxguard.pii.mask.unmask.gets_values`.
+        names_host: Function that returns whether the user named a host. In links to other hosts, placeholders are kept.
+    """
+
+    session: MaskSession
+    wants_json: bool = field(default=False, kw_only=True)
+    tools: Mapping[str, bool] = field(default_factory=dict, kw_only=True)
+    names_host: NamesHost | None = field(default=None, kw_only=True)
+
+    def gives(self, tools: Iterable[Tool]) -> bool:
+        """Return whether a call gets values, which may mean any of these tools.
+
+        Every call in every form of a response is decided here. A call of which no tool is known gets values only if no
+        tool is denied them.
+        """
+        from ctxguard.pii.mask.unmask import gets_values
+
+        told = list(tools) or [Tool()]
+        return all(gets_values(self.tools, tool.name, is_outward=tool.is_providers) for tool in told)
+
+    def links(self) -> Links | None:
+        """Return what reads the texts that a client may show as one, to keep values out of links that leak."""
+        from ctxguard.pii.mask.links import Links
+
+        return None if self.names_host is None else Links(self.names_host)
+
+    def text(self, text: str, links: Links | None = None) -> str:
+        """Return a text with masked values restored.
+
+        Args:
+            text: The text.
+            links: Has read the texts before, and reads this text. None if there are none.
+        """
+        links = links or self.links()
+        is_arguments = self.wants_json and text.lstrip()[:1] in ("{", "[")
+        if _MAY_HOLD.search(text) is None:
+            if links is not None:
+                (links.read_json if is_arguments else links.read)(text)
+            return text
+        restored = self.session.restore_after(text, links, arguments=is_arguments)
+        return text if restored == text else restored
+
+    def arguments(self, text: str) -> str:
+        """Return the JSON arguments of a tool call with masked values restored."""
+        if _MAY_HOLD.search(text) is None:
+            return text
+        restored = self.session.restore_after(text, self.links(), arguments=True)
+        return text if restored == text else restored
+
+    def parsed_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the parsed arguments of a tool call with masked values restored; the same dict if nothing changes."""
+        written = json.dumps(arguments, ensure_ascii=False, default=str)
+        restored = self.arguments(written)
+        return arguments if restored is written else dict(json.loads(restored))
+
+
+class StreamRestorer:
+    """Restores masked values in the texts and tool calls of one streamed response, which are told apart by their keys.
+
+    Text that may be the beginning of a placeholder is held back, up to 80 characters.
+    """
+
+    def __init__(self, restorer: Restorer) -> None:
+        self._restorer = restorer
+        self._links = restorer.links()
+        self._streams: dict[Hashable, UnmaskStream] = {}
+
+    def text(self, key: Hashable, piece: str) -> str:
+        """Return what can be shown of a text after its next piece."""
+        if key not in self._streams:
+            if not piece.strip():
+                return piece  # whether the text is JSON is decided by its first sign
+            is_json = self._restorer.wants_json and piece.lstrip()[0] in "{["
+            self._streams[key] = self._restorer.session.stream_after(self._links, arguments=is_json)
+        return self._streams[key].feed(piece)
+
+    def arguments(self, key: Hashable, piece: str, *, gets_values: bool) -> str:
+        """Return what can be shown of the JSON arguments of a call after the next piece.
+
+        Args:
+            key: The key of the call.
+            piece: The next piece.
+            gets_values: Whether the tool gets values. Otherwise, placeholders are kept.
+        """
+        if not gets_values:
+            held = self._streams.pop(key, None)
+            return piece if held is None else held.abandon() + piece
+        if key not in self._streams:
+            self._streams[key] = self._restorer.session.stream_after(self._restorer.links(), arguments=True)
+        return self._streams[key].feed(piece)
+
+    def close(self, key: Hashable) -> str:
+        """End a text or a call, and return what was held back."""
+        stream = self._streams.pop(key, None)
+        return "" if stream is None else stream.close()
+
+    @property
+    def open(self) -> list[Hashable]:
+        """The keys of the texts and calls that have not ended."""
+        return list(self._streams)
+
+
+OnRestorer: TypeAlias = "Callable[[Restorer | None], object]"
+"""Function that gets what restores the response to a request, before the request is sent; None if nothing does."""
+
+
+def restorer_for(report: Report, tools: Mapping[str, bool]) -> Restorer | None:
+    """Return what restores the response to a request; None if the request has no placeholders.
+
+    Args:
+        report: The report on the request.
+        tools: Which tools receive restored values, see `ctxguard.pii.mask.unmask.gets_values`.
+    """
+    session = session_of(report.masks)
+    if session is None or not session.can_restore:
+        return None
+    return Restorer(session, tools=tools, names_host=report.user_names)
+
+
+def session_of(masks: Iterable[object]) -> MaskSession | None:
+    """Return the masking session of a history, found through the `masks` of its report; None if there is none."""
+    from ctxguard.pii import MaskSession
+
+    sessions = (getattr(mask, "__self__", None) for mask in masks)
+    return next((one for one in sessions if isinstance(one, MaskSession)), None)
