@@ -25,8 +25,9 @@ from pydantic import Field
 
 from ctxguard.adapting.registry import OBJECT_ADAPTERS
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, SessionFileError, reason_of
+from ctxguard.harness.logs import LogKind, kind_of, nearest_kind, translate_row
 from ctxguard.harness.sessions import AS_DATA, HISTORIES, MAX_BYTES, RecordedSession, parse_json, parse_session
-from ctxguard.harness.spans import Spans, holds_spans, is_dumped, translate_dumps
+from ctxguard.harness.spans import is_dumped, translate_dumps
 from ctxguard.settings import install_command
 
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".parquet")
@@ -123,7 +124,7 @@ def absence_reason(name: str) -> str:
 
 MAX_LINE: Final = 64 << 20
 """Maximum length of a line in bytes; longer lines are skipped."""
-_TOO_LONG: Final = f"the line is longer than {MAX_LINE >> 20} MiB, the maximum for a session"
+_TOO_LONG: Final = f"the line is longer than {MAX_LINE >> 20} MiB, the maximum for a session; write one session a line"
 _PARQUET: Final = b"PAR1"
 _ROWS: Final = 64
 """Number of rows of a Parquet file that are in memory at a time."""
@@ -411,27 +412,39 @@ def _of_lines(name: str, lines: Iterator[Line]) -> Iterator[Source]:
     every = chain([first], lines)
     if data is not None and value is None:
         yield from _of_many_lines(name, every)
-    elif holds_spans(value):
-        yield from _of_spans(name, every)
+    elif (kind := kind_of(value, is_rows=False)) is not None:
+        yield from _of_kind(name, kind, every)
     elif _is_message(value):
         yield _join(name, begin, [line for _, line in every if line is not None])
     else:
         yield from _listed(name, begin, value) or _one_a_line(name, every)
 
 
-def _of_spans(name: str, lines: Iterable[Line]) -> Iterator[Source]:
-    """Yield the sessions in OpenTelemetry spans. The spans of a session may be on many lines."""
-    spans = Spans()
-    for number, line in lines:
-        parsed = None if line is None else _value(line)
-        if parsed is None:
-            yield Skipped(name, "not valid JSON" if line is not None else _TOO_LONG, line=number)
-        else:
-            spans.add(parsed, number)
-    sessions = list(spans.sessions())
-    yield from (Recording(name, line, n, json.dumps(each).encode()) for n, (line, each) in enumerate(sessions))
-    if not sessions:
-        yield Skipped(name, "its spans contain no messages; enable content capture when you record them")
+def _of_kind(name: str, kind: LogKind, lines: Iterable[Line]) -> Iterator[Source]:
+    """Yield the sessions in a log. The values of a session may be on many lines."""
+    skipped: list[Skipped] = []
+
+    def values() -> Iterator[tuple[int, object]]:
+        for number, line in lines:
+            parsed = None if line is None else _value(line)
+            if kind.detects(parsed):
+                yield number, parsed
+            elif parsed is not None:
+                skipped.append(Skipped(name, f"not of the kind of the lines before it, {kind.name}", line=number))
+            else:
+                skipped.append(Skipped(name, "not valid JSON" if line is not None else _TOO_LONG, line=number))
+
+    place = 0
+    told = ((line, each) for line, each in kind.sessions(values()) if each.get("messages") or each.get("input"))
+    for line, each in told:
+        yield Recording(name, line, place, json.dumps(each).encode())
+        place += 1
+    yield from skipped
+    if not place:
+        yield Skipped(name, f"its {kind.name} contain no messages{_REMEDY.get(kind.name, '')}")
+
+
+_REMEDY: Final = {"OpenTelemetry spans": "; enable content capture when you record them"}
 
 
 def _listed(name: str, begin: int, value: object) -> list[Recording]:
@@ -465,8 +478,9 @@ def _of_many_lines(name: str, lines: Iterator[Line]) -> Iterator[Source]:
         kept.append(line)
     text = b"\n".join(kept)
     value = _value(text)
-    if holds_spans(value):
-        yield from _of_spans(name, [(begin, text)])
+    kind = kind_of(value, is_rows=False)
+    if kind is not None:
+        yield from _of_kind(name, kind, [(begin, text)])
     else:
         yield from _listed(name, begin, value) or [Recording(name, begin, 0, text)]
 
@@ -489,7 +503,9 @@ def _is_message(value: object) -> bool:
 
 def _is_session(value: object) -> bool:
     """Return whether an item of a list is a session: an object that has a history and is not itself a message."""
-    return isinstance(value, Mapping) and "role" not in value and any(isinstance(value.get(k), list) for k in HISTORIES)
+    if not isinstance(value, Mapping) or "role" in value:
+        return False
+    return any(isinstance(value.get(key), list) for key in HISTORIES) or kind_of(value, is_rows=True) is not None
 
 
 Played = TypeVar("Played")
@@ -520,9 +536,10 @@ def open_session(recording: Recording, *, adapter: str | None = None) -> Recorde
     Raises:
         AdapterError: If `adapter` is unknown, or does not recognize the messages.
     """
+    record: object = None
     try:
         record = parse_json(recording.data.decode("utf-8"))
-        return parse_session(translate_dumps(record), adapter=adapter, place=recording.place)
+        return parse_session(translate_dumps(translate_row(record)), adapter=adapter, place=recording.place)
     except UnicodeDecodeError as error:
         reason = f"not UTF-8 text (byte {error.start})"
     except json.JSONDecodeError as error:
@@ -535,5 +552,6 @@ def open_session(recording: Recording, *, adapter: str | None = None) -> Recorde
             raise
         reason = "no adapter knows its messages"
     except (CtxguardError, ValueError) as error:
-        reason = str(error)
+        nearest = nearest_kind(record)
+        reason = f"{error}; nearest kind: {nearest}" if nearest else str(error)
     return Skipped(recording.path, reason, line=recording.line)

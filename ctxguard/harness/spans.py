@@ -1,4 +1,6 @@
-"""Read sessions from OpenTelemetry GenAI spans: OTLP JSON (one export request per line) or the output of SDK exporters.
+"""Read sessions from OpenTelemetry spans: OTLP JSON (one export request per line) or the output of SDK exporters.
+
+The attributes are those of the GenAI conventions, of OpenInference, or of Langfuse.
 
 The span of a model call contains the whole history that was sent, so a session consists of its longest call and the
 response. Calls with the same `gen_ai.conversation.id` belong to one session; without an id, calls of the same trace do.
@@ -15,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 _GROUPS: Final = (("resourceSpans", "scopeSpans", "spans"), ("resourceLogs", "scopeLogs", "logRecords"))
-_INPUT: Final = ("gen_ai.input.messages", "gen_ai.prompt", "pydantic_ai.all_messages")
-_OUTPUT: Final = ("gen_ai.output.messages", "gen_ai.completion")
+_INPUT: Final = ("gen_ai.input.messages", "gen_ai.prompt", "pydantic_ai.all_messages", "langfuse.observation.input")
+_OUTPUT: Final = ("gen_ai.output.messages", "gen_ai.completion", "langfuse.observation.output")
 _EVENT_ROLES: Final = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
 _CHOICE: Final = "gen_ai.choice"
 _INSIDE: Final = ("stringValue", "intValue", "doubleValue", "boolValue", "bytesValue")
@@ -125,6 +127,8 @@ def _history(attributes: Record) -> Iterator[object]:
     """Yield the input messages of a call, followed by its output message."""
     sent = next((found for key in _INPUT if isinstance(found := _parse(attributes.get(key)), list)), None)
     if sent is None:
+        yield from _open_inference(attributes, "llm.input_messages")
+        yield from list(_open_inference(attributes, "llm.output_messages"))[:1]
         return
     system = _parse(attributes.get("gen_ai.system_instructions"))
     if isinstance(system, list) and not any(isinstance(m, Mapping) and m.get("role") == "system" for m in sent):
@@ -132,6 +136,34 @@ def _history(attributes: Record) -> Iterator[object]:
     yield from sent
     came = next((found for key in _OUTPUT if isinstance(found := _parse(attributes.get(key)), list)), [])
     yield from came[:1]  # further choices are alternatives, not part of the history
+
+
+def _open_inference(attributes: Record, prefix: str) -> Iterator[Record]:
+    """Yield the messages that OpenInference spreads over attributes such as `llm.input_messages.0.message.role`."""
+    for message in _numbered(_below(attributes, prefix), "message"):
+        made: dict[str, object] = {"role": message.get("role", "user"), "content": message.get("content", "")}
+        if blocks := list(_numbered(_below(message, "contents"), "message_content")):
+            made["content"] = "\n".join(map(_text, blocks))
+        names = ("id", "function.name", "function.arguments")
+        if calls := list(_numbered(_below(message, "tool_calls"), "tool_call")):
+            made["tool_calls"] = [tool_call(*(call.get(name) for name in names)) for call in calls]
+        if "tool_call_id" in message:
+            made["tool_call_id"] = message["tool_call_id"]
+        yield made
+
+
+def _below(fields: Record, prefix: str) -> dict[str, object]:
+    return {key.removeprefix(f"{prefix}."): each for key, each in fields.items() if key.startswith(f"{prefix}.")}
+
+
+def _numbered(fields: Record, name: str) -> Iterator[Record]:
+    """Yield the fields below `0.name`, `1.name`, and so on, in the order of the numbers."""
+    numbers = {
+        int(number)
+        for number, dot, _ in (key.partition(".") for key in fields)
+        if dot and number.isdecimal() and len(number) < 7
+    }
+    return (_below(fields, f"{number}.{name}") for number in sorted(numbers))
 
 
 def _events(span: Record, attributes: Record) -> Iterator[Record]:
