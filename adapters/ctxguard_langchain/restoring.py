@@ -198,7 +198,7 @@ class Answer:
         return {**call, **shown}
 
 
-class Stabilized(list[Any]):
+class RestorableMessages(list[Any]):
     """Stabilized messages, with what restores the answer to them.
 
     Attributes:

@@ -23,7 +23,7 @@ from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
-from ctxguard_langchain.restoring import Stabilized, restoring_step
+from ctxguard_langchain.restoring import RestorableMessages, restoring_step
 
 if TYPE_CHECKING:
     from langchain_core.chat_history import BaseChatMessageHistory
@@ -240,7 +240,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
             is_editable=False,  # the tools are bound to the model after this step
             on_restorer=restorers.append if self.restore else None,
         )
-        stabilized = Stabilized(done.messages)
+        stabilized = RestorableMessages(done.messages)
         stabilized.restorer = restorers[-1]
         return stabilized if self.restore else list(done.messages)
 

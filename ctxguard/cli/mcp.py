@@ -143,7 +143,7 @@ def _server(tools: Sequence[Callable[..., object]]) -> MCPServer:
         from mcp.server.mcpserver.exceptions import ToolError
         from mcp_types import ToolAnnotations
 
-    class Server(MCPServer):  # type: ignore[misc]  # types of the SDK are not loaded
+    class ToolServer(MCPServer):  # type: ignore[misc]  # types of the SDK are not loaded
         async def call_tool(self, name: str, arguments: dict[str, object], context: object = None) -> object:
             try:
                 return await super().call_tool(name, arguments, context)
@@ -152,7 +152,7 @@ def _server(tools: Sequence[Callable[..., object]]) -> MCPServer:
                     raise
                 raise ToolError(told) from None
 
-    server = Server("ctxguard", version=__version__, log_level="WARNING")
+    server = ToolServer("ctxguard", version=__version__, log_level="WARNING")
     for tool in tools:
         hints = ToolAnnotations(read_only_hint=True, open_world_hint=False)
         server.add_tool(tool, annotations=hints, structured_output=False)
