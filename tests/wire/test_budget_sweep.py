@@ -18,6 +18,7 @@ from ctxguard.formats.registry import format_of
 from ctxguard.formats.requests import count_sent
 from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.text_cache import TextCache
+from ctxguard.wire.checking import WireMasking
 from ctxguard.wire.guard import Guard, WireRequest
 from ctxguard.wire.metering import model_of
 
@@ -36,7 +37,13 @@ SCANNED = cache(scan)
 @pytest.fixture(autouse=True)
 def found_once(monkeypatch):
     """Let the guards of all budgets share what the rules find and what the checks have seen: it is the same texts."""
-    monkeypatch.setattr("ctxguard.wire.checking.TextCache", lambda: FOUND)
+    made = WireMasking.__init__
+
+    def with_shared_findings(masking, *given):
+        made(masking, *given)
+        masking._found = FOUND
+
+    monkeypatch.setattr(WireMasking, "__init__", with_shared_findings)
     for module in ("ctxguard.wire.checking", "ctxguard.checks.no_pii"):
         monkeypatch.setattr(f"{module}.scan", SCANNED)
 
