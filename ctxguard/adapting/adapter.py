@@ -219,7 +219,7 @@ def _without_signed_thinking(stabilizer: Stabilizer) -> Stabilizer:
 
 def is_guard(given: object) -> bool:
     """Return whether a value is a guard of one of the adapters, which is made with a stabilizer and is none."""
-    return type(given).__module__.startswith("ctxguard_")
+    return type(given).__module__.startswith("ctxguard_") and not isinstance(given, Stabilizer)
 
 
 def require_stabilizer(given: object) -> Stabilizer:

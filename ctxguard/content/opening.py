@@ -1,4 +1,6 @@
-"""Find the encoding of a text file: by a byte-order mark, by a test for UTF-8 or UTF-16, or else by a guess.
+"""Open files safely inside a folder, find the encoding of a text file, and read its lines.
+
+The encoding is found by a byte-order mark, by a test for UTF-8 or UTF-16, or else by a guess.
 
 Nearly any bytes are valid in nearly any 8-bit encoding, so a guess needs evidence. A script other than Latin is
 recognized by words that consist only of its letters, and its encoding is then detected by `chardet`. A Latin alphabet

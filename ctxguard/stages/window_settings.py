@@ -1,4 +1,4 @@
-"""The settings of `StableWindow` with their defaults and ranges, for all places where a window can be configured."""
+"""The settings of a window with their defaults and ranges, and the correction of its counts by reported ones."""
 
 from __future__ import annotations
 

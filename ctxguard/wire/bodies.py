@@ -1,4 +1,4 @@
-"""Read and decompress the bodies of responses, in pieces of limited size and up to a total limit."""
+"""A client's request, and the bodies of requests and responses: read in pieces, decompressed, parsed, up to a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search every text in a request body before it is sent, independently of the masking stages."""
+"""Mask a request's history with the guard's own stages, and search every text of the body before it is sent."""
 
 from __future__ import annotations
 

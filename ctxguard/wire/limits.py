@@ -1,4 +1,4 @@
-"""Recognize refusals by a provider after which another attempt may succeed, and estimate which size would fit."""
+"""Tell which size fits after a provider refused a request as too long, and write errors in the provider's form."""
 
 from __future__ import annotations
 

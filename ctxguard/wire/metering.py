@@ -1,4 +1,4 @@
-"""Add up the token counts that providers report in their responses, by model, credential, and session."""
+"""Choose the counter for the model of a request, and add up the token counts that providers report."""
 
 from __future__ import annotations
 

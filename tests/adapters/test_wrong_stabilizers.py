@@ -104,6 +104,12 @@ def test_a_stabilizer_is_taken(make):
     assert make(Stabilizer(4_000)) is not None
 
 
+@pytest.mark.parametrize("make", DOORS)
+def test_a_stabilizer_of_a_class_of_your_own_is_taken_wherever_the_class_is_defined(make):
+    own = type("Own", (Stabilizer,), {"__module__": "ctxguard_own.stabilizers"})
+    assert make(own(4_000)) is not None
+
+
 @pytest.mark.parametrize("make", OF_SESSIONS)
 def test_a_function_that_gives_one_is_taken_where_sessions_have_their_own(make):
     assert make(lambda session: Stabilizer(4_000)) is not None

@@ -1,4 +1,4 @@
-"""Decide whether the text after a word like `password` is a password rather than prose or code, and where it ends."""
+"""Find the passwords after words like `password`, and where they end, and the values of cookies."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The processors, one per module. Each parses a source of its type once and shows it in any size."""
+"""The processors, one module for each group of types. Each parses a source once and shows it in any size."""

@@ -1,4 +1,4 @@
-"""Shorten a web page to its readable text with headings, lists, table rows, and links; scripts are left out."""
+"""Shorten a web page to its readable text, without scripts, and a browser snapshot to what can be acted on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shorten plain text to its start and its end, if possible in whole lines. Long lines are shortened."""
+"""Shorten plain text to its start and its end, if possible in whole lines, and code to whole definitions."""
 
 from __future__ import annotations
 

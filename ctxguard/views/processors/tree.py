@@ -1,4 +1,4 @@
-"""Shrink a tree of objects, arrays, and values to a number of characters, for JSON and YAML; XML uses parts of this.
+"""Shrink JSON, JSON lines, YAML, and XML, as trees of objects, arrays, and values, to a number of characters.
 
 Each value gets an equal share of the characters. What a small value does not need is left to the others. Objects keep
 their first keys, arrays their head and tail, strings their start and end.
