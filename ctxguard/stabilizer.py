@@ -418,8 +418,8 @@ class Stabilizer:
         found = self._window if window is None else window
         if found is None:
             raise ConfigError(
-                f"a budget of {self.budget!r} needs the model's window, and it is not known here; "
-                "give the budget in tokens, or name model=…, or window=… with the call: stabilize(…, window=200_000)",
+                f"a budget of {self.budget!r} is a share of the model's window, which is not known here; name the model "
+                "(model=… or --model) or the window (window=… or --window), or give the budget in tokens",
                 setting="budget",
             )
         return found if isinstance(found, Window) else Window(found)

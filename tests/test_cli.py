@@ -527,6 +527,15 @@ def test_bad_usage_exits_with_2(session, args):
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.parametrize("option", ["--budget", "--budgets", "-b"])
+@pytest.mark.parametrize("written", ["much", "0", "2.5", "4k,,8k", "4k,80%"])
+def test_replay_and_bench_read_budgets_alike(session, option, written):
+    replayed, compared = (cli(command, session, option, written) for command in ("replay", "bench"))
+    assert replayed.returncode == compared.returncode == 2
+    assert compared.stderr.splitlines()[-1] == replayed.stderr.splitlines()[-1]
+    assert "budget" in replayed.stderr
+
+
 @pytest.mark.parametrize(("written", "tokens"), [("2k", "2,000"), ("1.5K", "1,500"), ("700", "700")])
 def test_budgets_may_be_written_in_thousands_wherever_one_is_asked_for(session, written, tokens):
     assert f" tokens of {tokens} " in cli("stabilize", session, "--budget", written, "--report", "text").stdout
@@ -740,17 +749,16 @@ def test_a_named_configuration_comes_in_place_of_the_one_found(configured, tmp_p
     assert cli("check", configured, "--config", "none.yaml").returncode == 2
 
 
-def test_a_share_as_budget_needs_the_window(configured, tmp_path):
+def test_a_share_as_budget_needs_the_window_or_the_model(configured, tmp_path):
     (tmp_path / "ctxguard.yaml").write_text("stabilizer: {budget: 80%}\n")
     assert "tokens of 800" in cli("stabilize", configured, "-r", "text", "--window", 1_000).stdout
     assert "tokens of 500" in cli("stabilize", configured, "-r", "text", "--window", 1_000, "-b", "50%").stdout
     assert "exceed the budget of 800" in cli("check", configured, "--window", 1_000).stdout
     assert replayed("replay", configured, "--window", 1_000)["calls"] == 21
     assert "tokens of 3,000" in cli("demo", "--budget", "50%", "--window", 6_000).stdout
-    for command in ("stabilize", "check", "replay"):
-        run = cli(command, configured)
-        assert run.returncode == 2
-        assert "a budget of '80%' needs the model's window; give --window N, or the budget in tokens" in run.stderr
+    assert "tokens of 2,500 (" in cli("stabilize", configured, "-r", "text", "-b", "2%", "--model", "gpt-4o").stdout
+    (tmp_path / "ctxguard.yaml").write_text("stabilizer: {budget: 2%, model: gpt-4o, headroom: 0}\n")
+    assert "tokens of 2,560" in cli("stabilize", configured, "-r", "text").stdout
 
 
 @pytest.mark.slow

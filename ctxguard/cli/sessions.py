@@ -173,7 +173,8 @@ def _budget(counting: CountingOptions, known: StabilizerConfig) -> int | None:
         return None
     from ctxguard.stabilizer import Stabilizer
 
-    return Stabilizer(counting.tokens(budget), headroom=counting.headroom or 0, counter="estimate").budget_for()
+    tokens = counting.tokens(budget, known.model)
+    return Stabilizer(tokens, headroom=counting.headroom or 0, counter="estimate").budget_for()
 
 
 def _as_text(judged: Sequence[tuple[str, Sequence[CheckResult]]]) -> str:
