@@ -7,13 +7,16 @@ from copy import copy
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.types import Send
 from pydantic import BaseModel
 
 from ctxguard.pii import STANDARD, Masker, SessionVault
 from ctxguard.pii.detectors import Rules
 from ctxguard.pii.mask.json_text import holds_json
+from ctxguard.settings import extra
+
+with extra("langgraph", "MaskedSerializer needs LangGraph"):
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+    from langgraph.types import Send
 
 
 class MaskedSerializer(JsonPlusSerializer):

@@ -310,4 +310,3 @@ def _importable(modules: Sequence[str]) -> Sequence[str]:
     else:
         note("no other library is compared; --with MODULE adds some: benchmarks.peers of the source repository")
     return modules
-

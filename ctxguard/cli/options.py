@@ -58,7 +58,9 @@ class CountingOptions:
         """
         from ctxguard.stabilizer import Stabilizer
 
-        return Stabilizer(str(budget), counter="estimate", model=self.model or model, headroom=0).budget_for(self.window)
+        return Stabilizer(str(budget), counter="estimate", model=self.model or model, headroom=0).budget_for(
+            self.window
+        )
 
     def budgets(self) -> list[int | str]:
         """Return the budgets of an option that may name several, such as `4k,8k`, each once and in their order.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -191,9 +192,7 @@ def _as_json(path: str, judged: Sequence[tuple[str, Sequence[CheckResult]]], *, 
             "ok": not any(result.findings for result in results),
             "checks": [result.name for result in results],
             "findings": [
-                {"check": result.name, "message": finding.message, "path": finding.path}
-                for result in results
-                for finding in result.findings
+                {"check": result.name, **asdict(finding)} for result in results for finding in result.findings
             ],
         }
         for name, results in judged

@@ -162,8 +162,8 @@ class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pyda
     """The settings of the stabilizer.
 
     Attributes:
-        budget: Maximum number of tokens in the context (`8000` or `8k`), or a share of the model's window such as `80%`,
-            which `model` or each call names. None means that the budget must be given to the stabilizer.
+        budget: Maximum number of tokens in the context (`8000` or `8k`), or a share (`80%`) of the window of the model
+            that `model` or each call names. None means that the budget must be given to the stabilizer.
         policy: Name of the chain of stages.
         keep_recent: Number of latest messages that are always kept.
         rules: Names of the rule sets that are masked (`standard`, `people`, `names`, `ssn`, `digits`); None means
