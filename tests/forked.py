@@ -57,6 +57,12 @@ class Command:
         out = self._said / "out"
         assert until(lambda: self.poll() is not None or (out.exists() and text in out.read_text()))
 
+    def complains_of(self, text):
+        """Wait until it has complained of something, and return all complaints."""
+        err = self._said / "err"
+        assert until(lambda: self.poll() is not None or (err.exists() and text in err.read_text())), "it says nothing"
+        return err.read_text()
+
     def ended(self):
         """Wait for its end; return what it printed, what it complained of, and its exit code."""
         assert until(lambda: self.poll() is not None), "it does not end"

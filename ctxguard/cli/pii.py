@@ -39,6 +39,7 @@ def scan_files(
     config: Path | None = None,
     report: Literal["text", "json"] = "text",
     output: Path | None = None,
+    html: Path | None = None,
 ) -> None:
     """Search files for personal data: print type and position of each finding, never the value.
 
@@ -47,7 +48,8 @@ def scan_files(
     from ctxguard.harness.recordings import read_text
     from ctxguard.pii.scanning import scan_file_text
 
-    refuse_overwriting(output, files)
+    for path in (output, html):
+        refuse_overwriting(path, files)
     detectors = find_detectors(rules, config)
     found: dict[str, Sequence[Place]] = {}
     for file in files:
@@ -55,6 +57,11 @@ def scan_files(
             found[file] = scan_file_text(read_text(file), detectors)
     names = ",".join(detector.name for detector in detectors)
     out(_scan_json(found, names) if report == "json" else _scan_text(found), output)
+    if html is not None:
+        from ctxguard.report.page import findings_page
+
+        total = counted(sum(map(len, found.values())), "finding")
+        out(findings_page(found, names, f"Personal data in {counted(len(found), 'file')}: {total}"), html)
     if any(found.values()):
         raise typer.Exit(1)
 

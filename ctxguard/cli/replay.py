@@ -44,6 +44,7 @@ def replay(
     min_support: float = 0.0,
     report: ReportFormat = "text",
     output: list[Path] | None = None,
+    html: Path | None = None,
     show_originals: bool = False,
     title: str | None = None,
     baseline: Path | None = None,
@@ -69,7 +70,7 @@ def replay(
     if not sessions:
         raise ConfigError("name the sessions to replay: files, folders, or globs", setting="sessions")
     outputs = output or []
-    for path in outputs:
+    for path in (*outputs, *([] if html is None else [html])):
         refuse_overwriting(path, [*sessions, *([] if baseline is None else [baseline])])
     known = None if baseline is None else load_baseline(baseline)
     tolerances = parse_tolerances(tolerance or [])
@@ -79,7 +80,7 @@ def replay(
     used = _processes(engine, processes, size)
     results = _run(sessions, plan, used, size, resume, spread_on_ray if engine == "ray" else None)
     made = replay_report(sessions, plan, results, time.perf_counter() - begun, used, title)
-    print_report(made, plan, results, report, outputs, show_originals=show_originals)
+    print_report(made, plan, results, report, outputs, html=html, show_originals=show_originals)
     worse = [] if known is None else compare(made, known, tolerances)
     print_notes(made, results, worse, min_support)
     code = _exit_code(made, worse, strict=strict)

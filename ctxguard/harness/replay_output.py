@@ -61,12 +61,18 @@ def print_report(
     form: ReportFormat,
     outputs: list[Path],
     *,
+    html: Path | None = None,
     show_originals: bool,
 ) -> None:
-    """Print the report in the format `form`, and write it to each file in the format that matches the file's suffix."""
+    """Print the report in the format `form`, and write it to each file in the format that matches the file's suffix.
+
+    The page is also written to the file `html`, whatever its name.
+    """
     from ctxguard.harness.page import replay_page
 
-    forms = {form, *(FORMATS.get(path.suffix, "text") for path in outputs)}
+    files = [(path, FORMATS.get(path.suffix, "text")) for path in outputs]
+    files += [] if html is None else [(html, "html")]
+    forms = {form, *(each for _, each in files)}
     shown: dict[ReportFormat, str] = {}
     for each in forms:
         if each == "html":
@@ -77,8 +83,8 @@ def print_report(
         out(shown[form])
     elif made.judged:
         out(fitted(shown[form]))
-    for path in outputs:
-        out(shown[FORMATS.get(path.suffix, "text")], path)
+    for path, each in files:
+        out(shown[each], path)
 
 
 def print_notes(made: ReplayReport, results: Results, worse: list[str], support: float) -> None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ctxguard.artifacts import Artifact
 from ctxguard.report.data import ReportData
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
+MOST_PLACES: Final = 500
+"""Maximum number of places that a page lists for each file."""
+_NUMBER: Final = re.compile(r" message \d+")
 MOST_TEXT: Final = 3_000
 """Maximum number of characters of a text that a page shows. The middle of a longer text is left out."""
 _HEAD: Final = 2_000  # number of characters shown from the start of a long text
@@ -81,6 +85,45 @@ def calls_page(reports: Sequence[ReportData], *, title: str = "", show_originals
     several = f"{len(reports):,} model calls" if len(reports) > 1 else "One model call"
     calls = [(report, list(message_rows(report, show_originals=show_originals))) for report in reports]
     return str(render("calls.html", title=title or f"{several}, before and after", calls=calls))
+
+
+class FoundPlace(Protocol):
+    """The position of a finding in a file, such as `ctxguard.pii.scanning.Place`."""
+
+    @property
+    def line(self) -> int:
+        """Line number, starting at 1."""
+
+    @property
+    def column(self) -> int:
+        """Column in characters, starting at 1."""
+
+    @property
+    def label(self) -> str:
+        """The label of the finding."""
+
+    @property
+    def place(self) -> str:
+        """The place in words; empty if it has none."""
+
+
+def findings_page(found: Mapping[str, Sequence[FoundPlace]], rules: str, title: str) -> str:
+    """Return the HTML page on the personal data in files: types and places, never a value.
+
+    Args:
+        found: The findings by file.
+        rules: Names of the rule sets.
+        title: Title of the page.
+
+    Raises:
+        ImportError: If Jinja2 is not installed.
+    """
+    every = [place for places in found.values() for place in places]
+    labels = Counter(place.label for place in every)
+    where = Counter(_NUMBER.sub(" a message", place.place) or "elsewhere" for place in every)
+    files = sorted(found.items(), key=lambda each: (-len(each[1]), each[0]))
+    made = render("findings.html", title=title, files=files, labels=labels, where=where, rules=rules, most=MOST_PLACES)
+    return str(made)
 
 
 def notebook_html(report: ReportData, artifacts: Sequence[Artifact] = ()) -> str | None:

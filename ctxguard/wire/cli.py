@@ -9,10 +9,12 @@ import logging
 import os
 import socket
 import sys
+import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
@@ -128,8 +130,9 @@ def serve(
     app = proxy_app(guard, upstream)
     if listening.workers == 1:
         _warm(guard)
-    for line in _startup_lines(guard, upstream, listening):
+    for line in _warnings(guard, listening):
         note(line)
+    _announce(_serving_lines(guard, upstream, listening), host, port)
     if listening.workers == 1:
         begin_log()
         _run(app, host, port, grace)
@@ -140,12 +143,44 @@ def serve(
     _run_workers(host, port, listening.workers, grace)
 
 
-def _startup_lines(guard: Guard, upstream: Sequence[str], listening: Listening) -> Iterator[str]:
-    """Yield the lines that a proxy prints at startup."""
+def _serving_lines(guard: Guard, upstream: Sequence[str], listening: Listening) -> Iterator[str]:
+    """Yield the lines that a proxy prints as soon as it listens: what it serves, and where its page is."""
+    served = f"serving http://{_written(listening.host)}:{listening.port} for {' and '.join(upstream)}"
+    yield f"{served}; {_describe_masking(guard.stabilizer)}; {guard.stabilizer!r}"
+    here = f"http://{_written(_reached_at(listening.host))}:{listening.port}"
+    yield f"what it does: {here}/ in a browser on this machine; figures: {here}/metrics; health: {here}/healthz"
+
+
+def _written(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _reached_at(host: str) -> str:
+    """Return the address at which this machine reaches a proxy that listens on `host`."""
+    return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not listened on here
+
+
+def _announce(lines: Iterator[str], host: str, port: int) -> None:
+    """Print lines as soon as something accepts connections at the address: this process, or its workers."""
+    from ctxguard.report.printing import note
+
+    def wait() -> None:
+        address = (_reached_at(host), port)
+        while True:
+            with suppress(OSError), socket.create_connection(address, timeout=1):
+                break
+            time.sleep(0.05)
+        with suppress(OSError, ValueError):  # standard error may be closed by now
+            for line in lines:
+                note(line)
+
+    Thread(target=wait, name="ctxguard-announce", daemon=True).start()
+
+
+def _warnings(guard: Guard, listening: Listening) -> Iterator[str]:
+    """Yield the lines that a proxy prints before it starts: what its settings expose or cannot do."""
     from ctxguard.wire.proxy import LOOPBACK
 
-    served = f"serving http://{listening.host}:{listening.port} for {' and '.join(upstream)}"
-    yield f"{served}; {_describe_masking(guard.stabilizer)}; {guard.stabilizer!r}"
     if listening.host not in LOOPBACK:
         yield f"listening on {listening.host}: anyone who can reach it can use it; it requires no key of its own"
     if not guard.takes_sessions:

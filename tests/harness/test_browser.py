@@ -98,3 +98,17 @@ def test_it_fits_the_window(page, width, scheme, tmp_path):
     assert told["requests"] == 0, "it needs no network"
     red = int(re.search(r"\d+", told["ground"])[0])
     assert (red < 60) if scheme == "dark" else (red > 200)
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1_280), ("dark", 400)])
+def test_the_page_of_a_scan_fits_the_window(page, width, scheme, tmp_path):
+    shown = page.with_name("findings.html")
+    assert cli("pii", "scan", page.with_name("session.json"), "--html", shown).returncode == 1
+    assert MAIL not in shown.read_text()
+    told = seen(
+        shown, tmp_path, f"--window-size={width},900", f"--blink-settings=preferredColorScheme={scheme != 'dark':d}"
+    )
+    assert told["closed"] <= told["width"]
+    assert told["opened"] <= told["width"]
+    assert not told["faint"], "its text can be read"
+    assert told["requests"] == 0, "it needs no network"

@@ -42,6 +42,24 @@ def is_there(process, client):
     return False
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_it_says_serving_when_it_listens_and_names_its_page(tmp_path, workers):
+    port = free_port()
+    options = ["--workers", workers] if workers > 1 else []
+    words = ("serve", "--upstream", "http://127.0.0.1:9", "--port", port, "--grace", 1, *options)
+    process = Command(*words, cwd=tmp_path, fresh=workers > 1)
+    try:
+        said = process.complains_of("serving ")
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE):
+            pass
+        assert f"serving http://127.0.0.1:{port} for http://127.0.0.1:9" in said
+        said = process.complains_of("what it does: ")
+        assert f"what it does: http://127.0.0.1:{port}/ in a browser on this machine" in said
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.ended()
+
+
 @contextmanager
 def serving(upstream, *options, cwd):
     """Run the command in a process of its own; give the process, and a client of it that waits until it is there."""
