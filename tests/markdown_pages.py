@@ -18,10 +18,10 @@ from types import ModuleType
 from markdown_it import MarkdownIt
 
 from ctxguard import cli
+from ctxguard.settings import DISTRIBUTION
 
 ROOT = Path(__file__).resolve().parents[1]
 _TITLE = re.compile(r'title="([^"]+)"')
-_DISTRIBUTION = "ctxguard-stabilizer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def matches(said: list[str], expected: list[str]) -> bool:
 
 
 def _assert_installable(what: str) -> None:
-    found = re.fullmatch(rf"(\.|{_DISTRIBUTION})(?:\[([a-z,-]+)\])?", what)
+    found = re.fullmatch(rf"(\.|{DISTRIBUTION})(?:\[([a-z,-]+)\])?", what)
     assert found, f"a page says pip install {what}"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     known = set(project["optional-dependencies"])

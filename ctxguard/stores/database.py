@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeVar
 
 from ctxguard.errors import ConfigError, StoreError
-from ctxguard.settings import OfOneProcess, seconds
+from ctxguard.settings import DISTRIBUTION, OfOneProcess, seconds
 from ctxguard.stores.protocol import Clock, NamespaceUsage
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class StoredRecord:
     def live(self, now: float) -> bytes | None:
         """Return the value, or None if the record has expired or is invalid; an invalid record is logged."""
         if isinstance(self.format, int) and self.format > FORMAT:
-            fault = f"its format is {self.format} and this version reads up to {FORMAT}; update ctxguard-stabilizer"
+            fault = f"its format is {self.format} and this version reads up to {FORMAT}; update {DISTRIBUTION}"
         elif not isinstance(self.value, bytes) or self.checksum != self.digest():
             fault = "it is damaged (its checksum does not fit); it will be written anew, or delete it"
         else:
