@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import accumulate, islice
 from typing import Final, NamedTuple, TypeAlias
 
@@ -170,18 +172,21 @@ def _located(record: str, first: int, spans: Sequence[Span], find: Find) -> Iter
     return (place._replace(place=told) for place, told in zip(_locate(record, first, iter(spans)), words, strict=True))
 
 
-def _in_words(record: str, spans: Sequence[Span], find: Find) -> Iterator[str]:
-    """Yield for each finding in a record its place in words; an empty string for each if the record is not JSON."""
+def _in_words(record: str, spans: Sequence[Span], find: Find) -> Sequence[str]:
+    """Return for each finding in a record its place in words; an empty string for each if the record is not JSON."""
+    words = [""] * len(spans)
     if not spans or not is_json(record):
-        yield from ("" for _ in spans)
-        return
+        return words
     root = json.loads(record)
-    paths = {start: (end, path) for start, end, path in json_paths(record)}
-    starts = list(paths)
-    for span in spans:
-        end, path = paths[starts[bisect_right(starts, span.start) - 1]]
-        words = place_in(root, path, "the record") if span.start < end else ""
-        yield "" if find(words) else words
+    clean = cache(lambda told: "" if find(told) else told)
+    waiting = deque(sorted(range(len(spans)), key=lambda number: spans[number].start))
+    for start, end, path in json_paths(record):
+        while waiting and spans[waiting[0]].start < end:
+            number = waiting.popleft()
+            words[number] = clean(place_in(root, path, "the record")) if spans[number].start >= start else ""
+        if not waiting:
+            break
+    return words
 
 
 def _locate(record: str, first: int, spans: Iterator[Span]) -> Iterator[Place]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ctxguard.artifacts import OUTSIDE, Artifact, Kind
@@ -58,12 +59,12 @@ def in_words(findings: Iterable[Finding], draft: Draft, rules: Detector | None =
         rules: The rules of the check, besides those of the masking stages.
     """
     detectors = [*draft.detectors, *draft.message_detectors, *([] if rules is None else [rules])]
+    clean = cache(lambda words: clean_words(words, detectors))  # many findings are in the same place
     for finding in findings:
         keys = keys_of(finding.path)
         of = {"artifacts": draft.artifacts, "history": draft.history}.get(str(keys[0])) if len(keys) > 1 else None
         if not finding.place and of and isinstance(keys[1], int) and keys[1] < len(of):
-            words = clean_words(_place_in(of, keys[1], keys[2:]), detectors)
-            yield replace(finding, place=words)
+            yield replace(finding, place=clean(_place_in(of, keys[1], keys[2:])))
         else:
             yield finding
 
