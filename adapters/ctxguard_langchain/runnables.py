@@ -443,7 +443,13 @@ def pre_model_hook(
         messages = [*before, *_messages(state)]
         return update(messages, await guard.ainvoke(messages, config))
 
-    return RunnableLambda(hook, afunc=ahook, name="pre_model_hook")
+    return _GraphHook(hook, afunc=ahook, name="pre_model_hook")
+
+
+class _GraphHook(RunnableLambda[Any, dict[str, Any]]):
+    """The hook of a graph, which is not middleware of an agent."""
+
+    wrap_tool_call = NotMiddleware()
 
 
 def _messages(state: Any) -> list[BaseMessage]:  # noqa: ANN401 - a dict, or a model with attributes

@@ -105,7 +105,7 @@ def test_what_is_called_in_another_place_says_what_to_write(place, given, says):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("given", [STABILIZER, STEP, CAPABILITY])
+@pytest.mark.parametrize("given", [STABILIZER, STEP, CAPABILITY, ctxguard_langchain.pre_model_hook(STABILIZER)])
 def test_what_is_no_middleware_says_which_class_to_import(given):
     from langchain.agents import create_agent
 
