@@ -12,7 +12,6 @@ from ctxguard import Artifact, Stabilizer
 from ctxguard.errors import ConfigError
 from ctxguard.tokens.families import FALLBACK, Window, window_of
 from ctxguard.wire.guard import Guard, WireRequest
-from tests.test_cli import cli
 
 PUBLISHED = {
     128_000: "gpt-4o gpt-4o-mini gpt-4o-2024-08-06 chatgpt-4o-latest gpt-4-turbo gpt-5-chat-latest gpt-5.1-chat-latest "
@@ -193,6 +192,10 @@ def doors_without_a_model(configured):
 
 
 def test_a_share_without_a_model_is_refused_in_the_same_words_through_every_door(tmp_path):
+    pytest.importorskip("typer", reason="the command line is not installed (extra cli)")
+    pytest.importorskip("langchain_core", reason="LangChain is not installed (extra langchain)")
+    from test_cli import cli
+
     configured, session = tmp_path / "own.yaml", tmp_path / "session.json"
     configured.write_text("stabilizer: {budget: 80%}\n")
     session.write_text('[{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hello"}]')
