@@ -55,14 +55,14 @@ cover: $(VENV)/.test ## the lines that no test runs; fails below COVERED=n perce
 
 .venv-oldest/.done: pyproject.toml adapters/constraints/oldest.txt
 	$(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install -q --no-compile -c adapters/constraints/oldest.txt -e '.[cli,files,tokens,vault,bedrock,google,langchain,langgraph,pydantic-ai,openai-agents,testing]' openai anthropic pytest-asyncio pytest-timeout httpx fastapi
+	.venv-oldest/bin/python -m pip install -q --no-compile -c adapters/constraints/oldest.txt -e '.[cli,files,tokens,vault,bedrock,google,langchain,langgraph,pydantic-ai,openai-agents,strands,testing]' openai anthropic pytest-asyncio pytest-timeout httpx fastapi
 	@touch $@
 
 test-oldest: .venv-oldest/.done ## adapters and files with the oldest supported versions
 	.venv-oldest/bin/python -m pytest tests/adapters tests/content
 
 test-newest: $(VENV)/.test ## adapters with the newest frameworks there are, release candidates included
-	$(PIP) install --upgrade --upgrade-strategy eager --pre -e '.[bedrock,google,langchain,langgraph,pydantic-ai,openai-agents]' anthropic openai
+	$(PIP) install --upgrade --upgrade-strategy eager --pre -e '.[bedrock,google,langchain,langgraph,pydantic-ai,openai-agents,strands]' anthropic openai
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/adapters tests/wire
 
 types: $(VENV)/.test ## lint and format, and the types

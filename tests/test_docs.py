@@ -38,6 +38,7 @@ NEEDED = (
     "boto3",
     "fastapi",
     "cryptography",
+    "strands",
 )
 
 

@@ -22,6 +22,7 @@ NEEDED = (
     "langchain_openai",
     "openai",
     "pydantic_ai",
+    "strands",
 )
 
 

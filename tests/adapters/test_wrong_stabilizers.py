@@ -23,6 +23,7 @@ _FRAMEWORKS = {
     "ctxguard_langchain": ("langchain", "langchain"),
     "ctxguard_pydantic_ai": ("pydantic_ai", "pydantic-ai"),
     "ctxguard_openai_agents": ("agents", "openai-agents"),
+    "ctxguard_strands": ("strands", "strands"),
 }
 
 
@@ -69,6 +70,10 @@ def agents_filter(given):
     return door("ctxguard_openai_agents", "call_model_input_filter")(given)
 
 
+def strands_guard(given):
+    return door("ctxguard_strands", "ContextGuard")(given)
+
+
 class Agent:
     async def astream(self, given):
         yield given
@@ -79,6 +84,7 @@ DOORS = [
     *OF_SESSIONS,
     *(langchain_middleware, langchain_persisting, managed_agent),
     *(pydantic_ai_guard, pydantic_ai_processor, agents_filter),
+    strands_guard,
 ]
 
 
@@ -92,7 +98,7 @@ def test_what_is_no_stabilizer_is_refused_at_once(make, given):
 
 
 @pytest.mark.parametrize("make", [door for door in DOORS if door is not managed_agent])
-@pytest.mark.parametrize("guard", [langchain_guard, pydantic_ai_guard])
+@pytest.mark.parametrize("guard", [langchain_guard, pydantic_ai_guard, strands_guard])
 def test_a_guard_in_place_of_the_stabilizer_is_refused_at_once(make, guard):
     """A guard of PydanticAI can be called, so it must not be taken for a function that gives a stabilizer."""
     with pytest.raises(ConfigError, match=r"is a guard already; hand over the Stabilizer itself"):

@@ -25,6 +25,7 @@ _FRAMEWORKS = {
     "ctxguard_langchain": ("langchain", "langchain"),
     "ctxguard_pydantic_ai": ("pydantic_ai", "pydantic-ai"),
     "ctxguard_openai_agents": ("agents", "openai-agents"),
+    "ctxguard_strands": ("strands", "strands"),
 }
 
 
@@ -40,7 +41,11 @@ def agents_tools(vault):
     return door("ctxguard_openai_agents", "with_vault")([], vault)
 
 
-DOORS = [langchain_middleware, pydantic_ai_guard, agents_tools, lambda vault: Masker(vault=vault)]
+def strands_guard(vault):
+    return door("ctxguard_strands", "ContextGuard")(Stabilizer(4_000), vault=vault)
+
+
+DOORS = [langchain_middleware, pydantic_ai_guard, agents_tools, strands_guard, lambda vault: Masker(vault=vault)]
 
 
 def all_sessions():
