@@ -39,6 +39,7 @@ NEEDED = (
     "fastapi",
     "cryptography",
     "strands",
+    "google.adk",
 )
 
 

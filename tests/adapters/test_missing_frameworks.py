@@ -24,6 +24,7 @@ def imported(module, *blocked):
         ("ctxguard_langchain", "langchain_core", "langchain"),
         ("ctxguard_langchain.middleware", "langchain", "langchain"),
         ("ctxguard_openai_agents", "agents", "openai-agents"),
+        ("ctxguard_adk", "google.adk", "adk"),
         ("ctxguard_strands.guard", "strands", "strands"),
     ],
 )

@@ -19,11 +19,12 @@ def door(package, name):
     return getattr(importlib.import_module(package), name)
 
 
-_FRAMEWORKS = {
-    "ctxguard_langchain": ("langchain", "langchain"),
-    "ctxguard_pydantic_ai": ("pydantic_ai", "pydantic-ai"),
+_FRAMEWORKS = {  # modules within, because folders of tests have the names of frameworks
+    "ctxguard_langchain": ("langchain.agents", "langchain"),
+    "ctxguard_pydantic_ai": ("pydantic_ai.messages", "pydantic-ai"),
     "ctxguard_openai_agents": ("agents", "openai-agents"),
     "ctxguard_strands": ("strands", "strands"),
+    "ctxguard_adk": ("google.adk", "adk"),
 }
 
 
@@ -74,6 +75,10 @@ def strands_guard(given):
     return door("ctxguard_strands", "ContextGuard")(given)
 
 
+def adk_guard(given):
+    return door("ctxguard_adk", "ContextGuard")(given)
+
+
 class Agent:
     async def astream(self, given):
         yield given
@@ -84,7 +89,7 @@ DOORS = [
     *OF_SESSIONS,
     *(langchain_middleware, langchain_persisting, managed_agent),
     *(pydantic_ai_guard, pydantic_ai_processor, agents_filter),
-    strands_guard,
+    *(strands_guard, adk_guard),
 ]
 
 
