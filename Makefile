@@ -68,9 +68,11 @@ test-oldest: .venv-oldest/.done ## adapters and files with the oldest supported 
 	@touch $@
 
 APART := tests/adapters/test_missing_frameworks.py tests/adapters/test_wrong_stabilizers.py tests/adapters/test_wrong_vaults.py
-test-adk: test-%: .venv-apart/%/oldest/.done .venv-apart/%/newest/.done ## the adapter of Google's ADK, in environments of its own
-	.venv-apart/$*/oldest/bin/python -m pytest tests/adapters/$** $(APART) -k $*
-	.venv-apart/$*/newest/bin/python -m pytest tests/adapters/$** $(APART) tests/test_docs.py -k $*
+test-adk: ## the adapter of Google's ADK, in environments of its own
+test-crewai: ## the adapter of CrewAI, in environments of its own
+test-adk test-crewai: test-%: .venv-apart/%/oldest/.done .venv-apart/%/newest/.done
+	.venv-apart/$*/oldest/bin/python -m pytest -W ignore tests/adapters/$** $(APART) -k $*
+	.venv-apart/$*/newest/bin/python -m pytest -W ignore tests/adapters/$** $(APART) tests/test_docs.py -k $*
 
 test-newest: $(VENV)/.test ## adapters with the newest frameworks there are, release candidates included
 	$(PIP) install --upgrade --upgrade-strategy eager --pre -e '.[bedrock,google,langchain,langgraph,pydantic-ai,openai-agents,strands]' anthropic openai
@@ -184,4 +186,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo clients test test-all quick test-without-recordings cover types layers test-oldest test-adk test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks notebook-pages outputs format clean
+.PHONY: help demo clients test test-all quick test-without-recordings cover types layers test-oldest test-adk test-crewai test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks notebook-pages outputs format clean

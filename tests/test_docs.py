@@ -40,6 +40,7 @@ NEEDED = (
     "cryptography",
     "strands",
     "google.adk",
+    "crewai",
 )
 
 

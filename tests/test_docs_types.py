@@ -26,7 +26,7 @@ NEEDED = (
     "strands",
 )
 
-APART = ("google.adk",)
+APART = ("crewai", "google.adk")
 """Frameworks that have an environment of their own; without them, their pages are not checked."""
 
 

@@ -25,6 +25,7 @@ _FRAMEWORKS = {  # modules within, because folders of tests have the names of fr
     "ctxguard_openai_agents": ("agents", "openai-agents"),
     "ctxguard_strands": ("strands", "strands"),
     "ctxguard_adk": ("google.adk", "adk"),
+    "ctxguard_crewai": ("crewai", "crewai"),
 }
 
 
@@ -79,6 +80,13 @@ def adk_guard(given):
     return door("ctxguard_adk", "ContextGuard")(given)
 
 
+def crewai_guard(given):
+    guarded = door("ctxguard_crewai", "guarded_llm")
+    from crewai_agents.scripted_crew import ScriptedLLM
+
+    return guarded(ScriptedLLM("done"), given)
+
+
 class Agent:
     async def astream(self, given):
         yield given
@@ -89,7 +97,7 @@ DOORS = [
     *OF_SESSIONS,
     *(langchain_middleware, langchain_persisting, managed_agent),
     *(pydantic_ai_guard, pydantic_ai_processor, agents_filter),
-    *(strands_guard, adk_guard),
+    *(strands_guard, adk_guard, crewai_guard),
 ]
 
 

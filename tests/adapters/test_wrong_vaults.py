@@ -27,6 +27,7 @@ _FRAMEWORKS = {  # modules within, because folders of tests have the names of fr
     "ctxguard_openai_agents": ("agents", "openai-agents"),
     "ctxguard_strands": ("strands", "strands"),
     "ctxguard_adk": ("google.adk", "adk"),
+    "ctxguard_crewai": ("crewai", "crewai"),
 }
 
 
@@ -50,12 +51,20 @@ def adk_guard(vault):
     return door("ctxguard_adk", "ContextGuard")(Stabilizer(4_000), vault=vault)
 
 
+def crewai_guard(vault):
+    guarded = door("ctxguard_crewai", "guarded_llm")
+    from crewai_agents.scripted_crew import ScriptedLLM
+
+    return guarded(ScriptedLLM("done"), Stabilizer(4_000), vault=vault)
+
+
 DOORS = [
     langchain_middleware,
     pydantic_ai_guard,
     agents_tools,
     strands_guard,
     adk_guard,
+    crewai_guard,
     lambda vault: Masker(vault=vault),
 ]
 
