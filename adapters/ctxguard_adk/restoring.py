@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -42,8 +41,8 @@ class Answer:
             return None
         links = None if response.partial else self.restorer.links()
         parts = [self._part(part, links, is_piece=bool(response.partial)) for part in content.parts]
-        if response.partial and response.finish_reason is not None:
-            parts += self._rest()
+        if response.partial and response.finish_reason is not None and (rest := self._stream.close(_TEXT)):
+            parts.append(types.Part(text=rest))
         if all(now is was for now, was in zip(parts, content.parts, strict=False)) and len(parts) == len(content.parts):
             return None
         return response.model_copy(update={"content": content.model_copy(update={"parts": parts})})
@@ -53,15 +52,9 @@ class Answer:
             text = self._stream.text(_TEXT, part.text) if is_piece else self.restorer.text(part.text, links)
             return part if text == part.text else part.model_copy(update={"text": text})
         call = part.function_call
-        if call is None or not call.args or not self._gets_values(call.name or ""):
+        name = "" if call is None else call.name or ""
+        if call is None or not call.args or not (name in self.outputs or self.restorer.gives([Tool(name)])):
             return part
         given = self.restorer.parsed_arguments(call.args)
         changed = call.model_copy(update={"args": given})
         return part if given is call.args else part.model_copy(update={"function_call": changed})
-
-    def _gets_values(self, name: str) -> bool:
-        return name in self.outputs or self.restorer.gives([Tool(name)])
-
-    def _rest(self) -> Iterator[types.Part]:
-        if text := self._stream.close(_TEXT):
-            yield types.Part(text=text)

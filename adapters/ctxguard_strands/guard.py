@@ -11,15 +11,10 @@ from ctxguard.settings import extra
 
 with extra("strands", "ctxguard_strands needs Strands Agents from 1.62 on"):
     from strands import tool
-    from strands.middleware import (
-        ExecuteToolContext,
-        ExecuteToolStage,
-        InvokeModelContext,
-        InvokeModelStage,
-        ToolResultEvent,
-    )
+    from strands.middleware import ExecuteToolContext, ExecuteToolStage, InvokeModelContext, InvokeModelStage
     from strands.plugins import Plugin
     from strands.tools.structured_output.structured_output_tool import StructuredOutputTool
+    from strands.types.events import ToolResultEvent
     from strands.types.exceptions import ContextWindowOverflowException
 
 from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RecallToolFactory, RunOptions, unmask_arguments
@@ -110,18 +105,13 @@ class ContextGuard(Plugin):
 
     async def _stabilized(self, context: InvokeModelContext, *, overflowed: bool = False) -> InvokeModelContext:
         restorers: list[Restorer | None] = []
-        prompt = context.system_prompt
-        native: dict[str, object] = {"messages": context.messages}
-        if isinstance(prompt, list):
-            native["system"] = prompt
+        prompt, choice = context.system_prompt, context.tool_choice
+        words = prompt if isinstance(prompt, str) else None
+        native = {"messages": context.messages, **({"system": prompt} if isinstance(prompt, list) else {})}
+        tools = [{"toolSpec": spec} for spec in context.tool_specs]
         flow = self._per_run.of(context).flow(
             _ADAPTER,
-            Request(
-                native,
-                prompt if isinstance(prompt, str) else None,
-                [{"toolSpec": spec} for spec in context.tool_specs],
-                settings={} if context.tool_choice is None else {"toolChoice": context.tool_choice},
-            ),
+            Request(native, words, tools, settings={"toolChoice": choice} if choice else {}),
             session=context.agent.session_id,
             model=fields_of(context.model.get_config()).get("model_id"),
             known=context.model.context_window_limit,
@@ -129,14 +119,11 @@ class ContextGuard(Plugin):
             on_restorer=restorers.append if self._restore else None,
         )
         done = await adrive(flow)
-        restorer = restorers[0] if restorers else None
-        return replace(
-            context,
-            messages=list(done.messages["messages"]),
-            system_prompt=done.messages.get("system", done.instructions),
-            tool_specs=[cast("Any", one["toolSpec"]) for one in done.tools],
-            model=context.model if restorer is None else _restoring(context, restorer),
-        )
+        specs = [one["toolSpec"] for one in done.tools]
+        changes: dict[str, Any] = {"messages": list(done.messages["messages"]), "tool_specs": specs}
+        if restorers and restorers[0] is not None:
+            changes["model"] = _restoring(context, restorers[0])
+        return replace(context, system_prompt=done.messages.get("system", done.instructions), **changes)
 
     async def _call_tool(
         self, context: ExecuteToolContext, call: Callable[[ExecuteToolContext], AsyncGenerator[Any, None]]
@@ -152,30 +139,19 @@ class ContextGuard(Plugin):
 async def _recalled(event: ToolResultEvent, run: ForRun, use: Mapping[str, Any]) -> ToolResultEvent:
     """Return the result of a tool, with the values of a text that the recall tool read."""
     result: Any = event.tool_result
-    content = [
-        {**block, "text": await adrive(run.recalled(block["text"], use["name"], use["input"]))}
-        if "text" in block
-        else block
-        for block in result["content"]
-    ]
-    return (
-        event
-        if content == result["content"]
-        else ToolResultEvent(cast("Any", {**result, "content": content}), exception=event.exception)
-    )
+    blocks = result["content"]
+    texts = [await adrive(run.recalled(block.get("text", ""), use["name"], use["input"])) for block in blocks]
+    content = [{**block, "text": text} if "text" in block else block for block, text in zip(blocks, texts, strict=True)]
+    shown = cast("Any", {**result, "content": content})
+    return event if content == blocks else ToolResultEvent(shown, exception=event.exception)
 
 
 def _restoring(context: InvokeModelContext, restorer: Restorer) -> Model:
     """Return a copy of the model of a call, whose responses have masked values restored. Structured output has them."""
     tools, given = context.agent.tool_registry.dynamic_tools, context.model
-    outputs = {name: True for name, one in tools.items() if isinstance(one, StructuredOutputTool)}
-    reply = Reply(
-        restorer.session,
-        _ADAPTER,
-        wants_json=context.structured_output_model is not None,
-        tools={**outputs, **restorer.tools},
-        names_host=restorer.names_host,
-    )
+    outputs = [name for name, one in tools.items() if isinstance(one, StructuredOutputTool)]
+    wants_json = context.structured_output_model is not None
+    reply = Reply.of(restorer, _ADAPTER, wants_json=wants_json, outputs=outputs)
 
     async def stream(*args: Any, **settings: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - the framework's signature
         events: ReplyEvents[None] = ReplyEvents(reply)
