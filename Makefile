@@ -68,11 +68,12 @@ test-oldest: .venv-oldest/.done ## adapters and files with the oldest supported 
 	@touch $@
 
 APART := tests/adapters/test_missing_frameworks.py tests/adapters/test_wrong_stabilizers.py tests/adapters/test_wrong_vaults.py
+QUIET := CREWAI_DISABLE_TELEMETRY=true CREWAI_DISABLE_TRACKING=true # nothing is sent
 test-adk: ## the adapter of Google's ADK, in environments of its own
 test-crewai: ## the adapter of CrewAI, in environments of its own
 test-adk test-crewai: test-%: .venv-apart/%/oldest/.done .venv-apart/%/newest/.done
-	.venv-apart/$*/oldest/bin/python -m pytest -W ignore tests/adapters/$** $(APART) -k $*
-	.venv-apart/$*/newest/bin/python -m pytest -W ignore tests/adapters/$** $(APART) tests/test_docs.py -k $*
+	$(QUIET) .venv-apart/$*/oldest/bin/python -m pytest -W ignore tests/adapters/$** $(APART) -k $*
+	$(QUIET) .venv-apart/$*/newest/bin/python -m pytest -W ignore tests/adapters/$** $(APART) tests/test_docs.py -k $*
 
 test-newest: $(VENV)/.test ## adapters with the newest frameworks there are, release candidates included
 	$(PIP) install --upgrade --upgrade-strategy eager --pre -e '.[bedrock,google,langchain,langgraph,pydantic-ai,openai-agents,strands]' anthropic openai

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import copy
-import os
 from types import SimpleNamespace
 from typing import Any
-
-os.environ.setdefault("CREWAI_DISABLE_TELEMETRY", "true")
-os.environ.setdefault("CREWAI_DISABLE_TRACKING", "true")
-os.environ.setdefault("CREWAI_TRACING_ENABLED", "false")
-os.environ.setdefault("OTEL_SDK_DISABLED", "true")
 
 from crewai import Agent, BaseLLM, Crew, Task
 from crewai.events.types.llm_events import LLMCallType
