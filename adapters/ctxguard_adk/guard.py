@@ -111,10 +111,11 @@ class ContextGuard(BasePlugin):
         llm_request.config = done.messages["config"].model_copy(update=changes)
         if restorers and restorers[0] is not None:
             wants_json = config.response_mime_type == "application/json"
-            outputs = [one.name for one in llm_request.tools_dict.values() if isinstance(one, SetModelResponseTool)]
-            answer = Answer(replace(restorers[0], wants_json=wants_json), frozenset(outputs))
-            actions = callback_context.actions
-            self._answers.get_or_put(callback_context.invocation_id, dict)[id(actions)] = (actions, answer)
+            found = llm_request.tools_dict.items()
+            outputs = {name: True for name, one in found if isinstance(one, SetModelResponseTool)}
+            restorer = replace(restorers[0], wants_json=wants_json, tools={**outputs, **restorers[0].tools})
+            known = self._answers.get_or_put(callback_context.invocation_id, dict)
+            known[id(callback_context.actions)] = (callback_context.actions, Answer(restorer))
         return None
 
     async def after_model_callback(

@@ -10,7 +10,7 @@ from crewai.agents.constants import ACTION_INPUT_REGEX
 from pydantic import BaseModel
 
 from ctxguard.adapting.fields import get, member_at
-from ctxguard.adapting.restoring import Restorer, StreamRestorer, Tool
+from ctxguard.adapting.restoring import Restorer, StreamRestorer
 from ctxguard_crewai.messages import with_field
 
 _TEXT: Final = "text"
@@ -64,28 +64,23 @@ class Answer:
         def restoring(name: str) -> Callable[..., Any]:
             def run(**arguments: Any) -> Any:  # noqa: ANN401
                 self.ran = True
-                return given[name](**(self.restorer.parsed_arguments(arguments) if self._gives(name) else arguments))
+                return given[name](**self.restorer.of_call(name, arguments))
 
             return run
 
         return {name: restoring(name) for name in given}
-
-    def _gives(self, name: str) -> bool:
-        return self.restorer.gives([Tool(name.strip(" *`\"'"))])
 
     def _text(self, text: str) -> str:
         """Return a text, in which an agent without native calls writes the name of a tool and its input."""
         action = ACTION_INPUT_REGEX.search(text)
         said, given = (text, "") if action is None else (text[: action.start(2)], text[action.start(2) :])
         shown = self.restorer.text(said) if self.is_shown else said
-        return shown + (self.restorer.arguments(given) if action is not None and self._gives(action[1]) else given)
+        return shown if action is None else shown + self.restorer.of_call(action[1].strip(" *`\"'"), given)
 
     def _call(self, call: Any) -> Any:  # noqa: ANN401 - a dict, or an object of the provider's SDK
         holder = next(((name,) for name in _HOLDERS if get(call, name) is not None), ())
         inner = member_at(call, holder)
         key = next((name for name in _ARGUMENTS if get(inner, name)), None)
-        if key is None or not self._gives(str(get(inner, "name"))):
+        if key is None:
             return call
-        given: Any = get(inner, key)
-        shown = self.restorer.arguments(given) if isinstance(given, str) else self.restorer.parsed_arguments(given)
-        return with_field(call, (*holder, key), shown)
+        return with_field(call, (*holder, key), self.restorer.of_call(str(get(inner, "name")), get(inner, key)))

@@ -90,6 +90,12 @@ class Restorer:
         restored = self.arguments(written)
         return arguments if restored is written else dict(json.loads(restored))
 
+    def of_call(self, tool: str, arguments: Any) -> Any:  # noqa: ANN401 - JSON or a dict, and the result is the same
+        """Return the arguments of a call, as JSON or parsed, with masked values restored if the tool gets values."""
+        if not arguments or not self.gives([Tool(tool)]):
+            return arguments
+        return self.arguments(arguments) if isinstance(arguments, str) else self.parsed_arguments(arguments)
+
 
 class StreamRestorer:
     """Restores masked values in the texts and tool calls of one streamed response, which are told apart by their keys.

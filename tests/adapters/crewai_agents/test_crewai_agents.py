@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import pytest
@@ -127,5 +128,8 @@ def test_everything_else_is_that_of_the_original_which_stays_as_it_was():
     assert guarded.model_dump() == llm.model_dump()
     assert type(llm) is ScriptedLLM
     assert not guarded.is_context_window_overflowing_threshold("word " * 500_000), "the agent need not summarize"
+    for copied in (copy.copy(guarded), copy.deepcopy(guarded), guarded.model_copy()):
+        assert copied.call(f"I am {MAIL}") == "done"
+    assert MAIL not in str(llm.seen)
     with pytest.raises(ConfigError, match="llm is an LLM of crewai, not str"):
         guarded_llm("gpt-5.5", Stabilizer(1_800))
