@@ -124,9 +124,9 @@ class NoPII:
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Yield a finding for each violation."""
-        for detector in (self.rules,) if self.rules is not None else draft.detectors:
+        for detector in (self.rules,) if self.rules is not None else draft.masking.detectors:
             yield from self._findings(draft, detector)
-        for detector in draft.message_detectors if self.rules is None else ():
+        for detector in draft.masking.message_detectors if self.rules is None else ():
             for position, artifact in enumerate(draft.artifacts):
                 for slot, text in artifact.texts() if artifact.kind in MESSAGES else ():
                     if slot == "content":
@@ -134,7 +134,8 @@ class NoPII:
 
     def claim(self, draft: Draft, /) -> str:
         """Describe what was searched for and what was not, so that a clean report does not claim too much."""
-        return _claim((self.rules,) if self.rules is not None else (*draft.detectors, *draft.message_detectors))
+        masking = draft.masking
+        return _claim((self.rules,) if self.rules is not None else (*masking.detectors, *masking.message_detectors))
 
     def _findings(self, draft: Draft, detector: Detector) -> Iterator[Finding]:
         verdict = self._memory(detector).verdict
