@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ctxguard.adapting.message_view import FIXED
 from ctxguard.adapting.restoring import Restorer, Tool
 from ctxguard.formats.format import SHOWN
+from ctxguard.tokens.media import is_payload
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Format
@@ -31,8 +33,6 @@ _KEPT: Final = frozenset(
     }
 )
 """Keys whose values are never restored, because they are sent back to the provider unchanged or refer to something."""
-_SEARCHED: Final = SHOWN | {"transcript"}
-"""Keys of the texts of an answer that are searched for new values. In calls, all texts are."""
 _ARGUMENTS: Final = frozenset({"arguments", "args", "input"})
 """Keys of the arguments of a tool call: as text for OpenAI and Cohere, as an object for Anthropic and Amazon (`input`),
 Gemini (`args`), and Ollama (`arguments`)."""
@@ -124,7 +124,7 @@ class Reply(Restorer):
 
     def _restore(self, value: object, key: object, around: _Around) -> object:
         if isinstance(value, str):
-            if self.scan is not None and (around.is_call or key in _SEARCHED):
+            if self.scan is not None and (around.is_call or not _is_framing(key)) and not is_payload(value):
                 value = self.searched(value, is_call=around.is_call)
             return self.text(value, around.links if key in SHOWN else self.links()) if around.gives_values else value
         if isinstance(value, list):
@@ -162,6 +162,11 @@ class Reply(Restorer):
             value = self.searched_arguments(value)
             return self.parsed_arguments(value) if around.gives_values else value
         return self._restore(value, key, around)
+
+
+def _is_framing(key: object) -> bool:
+    """Return whether the value of a key outside of calls is an id, a link, or data, which is not searched."""
+    return isinstance(key, str) and (key in FIXED or key.endswith(("_id", "Id")))
 
 
 def _changed_texts(now: object, was: object) -> list[tuple[str, str]]:

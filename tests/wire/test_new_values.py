@@ -186,6 +186,22 @@ def test_the_other_apis(api):
     assert KNOWN in raw
 
 
+@pytest.mark.parametrize("size", [1, 3, 50])
+def test_a_text_of_the_servers_own_beside_the_content(size):
+    pieces = [TEXT[at : at + size] for at in range(0, len(TEXT), size)]
+    events = [{"choices": [{"index": 0, "delta": {"content": "Hi. ", "note": piece}}]} for piece in pieces]
+    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    guard = Guard(Stabilizer(9_000), new_values="mask")
+    stream = guard.prepare(WireRequest("POST", PATHS["chat"], {}, json.dumps(BODIES["chat"]).encode())).stream()
+    raw = b"".join(
+        [*(stream.feed(f"data: {json.dumps(event)}\n\n".encode()) for event in events), stream.close()]
+    ).decode()
+    deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in raw.splitlines() if line]
+    said = "".join(delta.get("note", "") for delta in deltas)
+    assert said == scan()[0].text(TEXT).replace("<EMAIL_1>", KNOWN)
+    assert "".join(delta.get("content", "") for delta in deltas).startswith("Hi. Hi. "[: 4 * len(pieces)])
+
+
 def test_json_lines():
     path, body, _ = OTHERS["ollama"]
     lines = [
