@@ -177,8 +177,8 @@ class GuardSettings(TypedDict, total=False):
         credentials: Which headers and query parameters separate sessions. `docs/wire.md` lists those that do not.
         takes_sessions: Whether clients may name sessions, True by default. Several workers without a shared vault
             cannot support sessions.
-        cache_control: Whether to mark up to four prefixes of a request to Anthropic for its prompt cache, if the client
-            marks none.
+        cache_control: Whether to mark prefixes of a request for the prompt cache of Anthropic, or of OpenAI from
+            `gpt-5.6` on, if the client marks none; see `ctxguard.wire.caches.with_breakpoints`.
         recall: Whether models can read texts that were shortened or evicted: a store for these texts, or True for a
             store in memory. Models get a tool `recall` in Chat Completions, Responses, Anthropic Messages, and Gemini.
         holdout: Share of conversations, such as `5%`, whose requests are masked but not cut, to measure what cuts save.
@@ -569,8 +569,8 @@ class Guard:
         if sent is None:
             return Prepared(request.body, report, None, report.tokens_before, report.budget, **told)
         self._warn_of_fixed(report, stabilizer.budget_for(window, with_headroom=True))
-        if self._cache_control and kind.api == "anthropic":
-            sent = with_breakpoints(sent)
+        if self._cache_control:
+            sent = with_breakpoints(sent, kind, model)
         reply = self._reply(kind, body, report, owner, thread, numberings[-1])
         prepared = Prepared(write_body(sent), report, reply, tokens, report.budget, reading=reading, **told)
         if reading is not None:
