@@ -38,6 +38,9 @@ NEEDED = (
     "boto3",
     "fastapi",
     "cryptography",
+    "strands",
+    "google.adk",
+    "crewai",
 )
 
 

@@ -95,6 +95,19 @@ class Reply(Restorer):
     on_id: OnId | None = field(default=None, kw_only=True)
     on_item: OnItem | None = field(default=None, kw_only=True)
 
+    @classmethod
+    def of(cls, restorer: Restorer, kind: Format, *, wants_json: bool = False, outputs: Iterable[str] = ()) -> Reply:
+        """Create an instance for a response that a framework received.
+
+        Args:
+            restorer: Restores the values.
+            kind: The format of the response.
+            wants_json: Whether the text of the response is JSON.
+            outputs: The names of tools that are structured output. Their arguments get values in any case.
+        """
+        tools = {**dict.fromkeys(outputs, True), **restorer.tools}
+        return cls(restorer.session, kind, wants_json=wants_json, tools=tools, names_host=restorer.names_host)
+
     def whole(self, raw: bytes) -> bytes:
         """Return the body of a response with values restored. A body that is not a JSON value is returned unchanged."""
         try:

@@ -42,6 +42,19 @@ def test_of_langchain(copied, stabilizer):
 
 
 @pytest.mark.parametrize("stabilizer", [Stabilizer(900), chosen])
+def test_of_strands(copied, stabilizer):
+    strands = pytest.importorskip("strands")
+    from strands_agents.scripted_model import ScriptedModel
+
+    from ctxguard_strands import ContextGuard
+
+    model, guard = ScriptedModel("Yes."), ContextGuard(stabilizer)
+    for one in (guard, copied(guard)):
+        assert str(strands.Agent(model, plugins=[one], callback_handler=None)(f"I am {MAIL}.")).strip() == "Yes."
+    assert MAIL not in str(model.calls)
+
+
+@pytest.mark.parametrize("stabilizer", [Stabilizer(900), chosen])
 def test_of_pydantic_ai(copied, stabilizer):
     pydantic_ai = pytest.importorskip("pydantic_ai")
     from pydantic_ai.models.function import FunctionModel

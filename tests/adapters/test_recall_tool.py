@@ -207,7 +207,25 @@ async def shop_in_agents_sdk(shop, stabilizer, recall, vault, store):
     await Runner.run(agent, "Write to the buyer.", run_config=RunConfig(call_model_input_filter=guard))
 
 
-SHOPS = [shop_in_langchain, shop_in_pydantic_ai, shop_in_agents_sdk]
+async def shop_in_strands(shop, stabilizer, recall, vault, store):
+    pytest.importorskip("strands.middleware", reason="Strands is not installed (extra strands)")
+    from strands import Agent, tool
+    from strands_agents.scripted_model import ScriptedModel
+
+    from ctxguard_strands import ContextGuard
+
+    def answer(request):
+        results = [block["toolResult"] for m in request["messages"] for block in m["content"] if "toolResult" in block]
+        call = shop.next_call([("tool", result["content"][0]["text"]) for result in results])
+        return [call] if call else "done"
+
+    tools = [tool(one) for one in (shop.archive, recall, shop.send_mail)]
+    guard = ContextGuard(stabilizer, vault=vault)
+    agent = Agent(ScriptedModel(answer), tools=tools, plugins=[guard], callback_handler=None)
+    await agent.invoke_async("Write to the buyer.")
+
+
+SHOPS = [shop_in_langchain, shop_in_pydantic_ai, shop_in_agents_sdk, shop_in_strands]
 
 
 @pytest.mark.parametrize("framework", SHOPS)
