@@ -73,9 +73,9 @@ class _Filtering(WrappedModel):
     async def _filtered(
         self,
         instructions: str | None,
-        given: Any,
+        given: Any,  # noqa: ANN401
         args: tuple[Any, ...],
-        settings: dict[str, Any],  # noqa: ANN401
+        settings: dict[str, Any],
     ) -> ModelInputData:
         known = {**dict(zip(_NAMES, args, strict=False)), **settings}
         agent: Agent[Any] = Agent(

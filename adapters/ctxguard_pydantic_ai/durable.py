@@ -1,8 +1,8 @@
 """A guard for agents that run in a durable engine: Temporal, DBOS, or Prefect.
 
-These engines run the code of a workflow again after a crash, and put the recorded results of its steps in place. Hooks of
-a capability are code of the workflow, except for the model that `get_wrapper_model` returns: the step that calls the model
-wraps it there. So this guard does all its work in that model, and a step is guarded when, and only when, it is run.
+After a crash, these engines run the code of a workflow again, and use the recorded results of its steps. The hooks of a
+capability are code of the workflow. The model that `get_wrapper_model` returns is called in a step, so this guard does
+all its work in that model.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 class DurableContextGuard(AbstractCapability[Any]):
     """Guards each request in the step of a durable engine that calls the model, and never in code of the workflow.
 
-    Like `ContextGuard` with `restore=True`: the model sees a stabilized history, and the response that the engine records
-    has its values. Stores and vaults are used in that step alone. After a crash, the step prepares the same request
-    again, and steps that were recorded are not run. Outside an engine, it works as well.
+    Like `ContextGuard` with `restore=True`, it sends the model a stabilized history, and the response has its values
+    restored when the engine records it. Stores and vaults are used in that step alone. A step that is run again after a
+    crash sends the same bytes. It also works outside an engine.
 
     Unlike with `ContextGuard`, instrumentation records requests as the run stores them, before they are stabilized.
 

@@ -65,7 +65,7 @@ class GuardedModel(WrapperModel):
         settings: Any,  # noqa: ANN401
         parameters: ModelRequestParameters,
     ) -> Answer:
-        """Send a request with a function of a model and a request; once more with a smaller budget if it was too long."""
+        """Send a stabilized request, and once more with a smaller budget if it was too long."""
         context = ctx or get_current_run_context()
         recalled = await self._guard.with_recalled(context, messages)
         request = ModelRequestContext(

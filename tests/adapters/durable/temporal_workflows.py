@@ -13,7 +13,7 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn
 class WithPydanticAI:
-    __pydantic_ai_agents__ = [clerk]
+    __pydantic_ai_agents__ = (clerk,)
 
     @workflow.run
     async def run(self, task: str) -> str:
@@ -22,7 +22,7 @@ class WithPydanticAI:
 
 @workflow.defn
 class WithTooSmallABudget:
-    __pydantic_ai_agents__ = [small_clerk]
+    __pydantic_ai_agents__ = (small_clerk,)
 
     @workflow.run
     async def run(self, task: str) -> str:

@@ -14,10 +14,6 @@ import pytest
 pytest.importorskip("temporalio", reason="Temporal's SDK is not installed (make test-durable)")
 pytest.importorskip("temporalio.openai_agents", reason="temporalio-openai-agents is not installed (make test-durable)")
 pytest.importorskip("pydantic_ai.durable_exec.temporal", reason="this PydanticAI has no durable execution")
-SERVER = shutil.which("temporal", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
-if SERVER is None:
-    pytest.skip("Temporal's server is not installed (make test-durable)", allow_module_level=True)
-
 from pydantic_ai.durable_exec.temporal import PydanticAIPlugin
 from scripted_provider import ANSWER, MAIL, PEOPLE, REQUESTS, TASK, check
 from temporalio.api.common.v1 import WorkflowExecution
@@ -31,6 +27,8 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 import ctxguard
 
+SERVER = shutil.which("temporal", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
+pytestmark = pytest.mark.skipif(SERVER is None, reason="Temporal's server is not installed (make test-durable)")
 PASSED_THROUGH = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("ctxguard"))
 WAYS = ("WithPydanticAI", "WithTheAgentsSDK")
 
@@ -77,7 +75,7 @@ async def result(client, workflow, name):
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_steps_that_are_lost_are_sent_again_with_the_same_bytes_and_the_history_replays(way, programs, tmp_path):
-    agents, workflows = programs
+    agents, _ = programs
     async with working(programs, way) as (client, workflow):
         agents.provider.begin(tmp_path / "log")
         assert await result(client, workflow, "undisturbed") == ANSWER
