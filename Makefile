@@ -61,6 +61,14 @@ cover: $(VENV)/.test ## the lines that no test runs; fails below COVERED=n perce
 test-oldest: .venv-oldest/.done ## adapters and files with the oldest supported versions
 	.venv-oldest/bin/python -m pytest tests/adapters tests/content
 
+.venv-durable/.done: pyproject.toml
+	$(PYTHON) -m venv .venv-durable
+	.venv-durable/bin/python -m pip install -q --no-compile --group durable -e '.[cli,tokens,vault,testing]' pytest-asyncio pytest-timeout markdown-it-py httpx
+	@touch $@
+
+test-durable: .venv-durable/.done ## guarded agents under Temporal, DBOS and Prefect, in an environment of their own
+	.venv-durable/bin/python -m pytest tests/adapters/durable
+
 test-newest: $(VENV)/.test ## adapters with the newest frameworks there are, release candidates included
 	$(PIP) install --upgrade --upgrade-strategy eager --pre -e '.[bedrock,google,langchain,langgraph,pydantic-ai,openai-agents]' anthropic openai
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/adapters tests/wire
@@ -173,4 +181,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo clients test test-all quick test-without-recordings cover types layers test-oldest test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks notebook-pages outputs format clean
+.PHONY: help demo clients test test-all quick test-without-recordings cover types layers test-durable test-oldest test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks notebook-pages outputs format clean

@@ -46,8 +46,8 @@ class GuardedModel(WrapperModel):
         """Yield the streamed response to a stabilized request, with values restored."""
         async with AsyncExitStack() as stack:
 
-            def open_stream(model: Model, *request: Any) -> Awaitable[StreamedResponse]:  # noqa: ANN401
-                return stack.enter_async_context(model.request_stream(*request, run_context))
+            def open_stream(model: Model, messages: Any, settings: Any, parameters: Any) -> Awaitable[StreamedResponse]:  # noqa: ANN401
+                return stack.enter_async_context(model.request_stream(messages, settings, parameters, run_context))
 
             yield await self._sent(open_stream, run_context, messages, settings, parameters)
 
