@@ -63,6 +63,7 @@ test-oldest: .venv-oldest/.done ## adapters and files with the oldest supported 
 
 .venv-durable/.done: pyproject.toml
 	$(PYTHON) -m venv .venv-durable
+	.venv-durable/bin/python -m pip install -q --upgrade pip
 	.venv-durable/bin/python -m pip install -q --no-compile --group durable -e '.[cli,tokens,vault,testing]' pytest-asyncio pytest-timeout markdown-it-py httpx
 	@touch $@
 
