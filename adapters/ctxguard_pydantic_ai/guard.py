@@ -16,13 +16,22 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturn, ToolRet
 
 from ctxguard.adapting.adapter import window_for
 from ctxguard.adapting.fields import Path, copy_with, parse_json
-from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RecallToolFactory, RunOptions, unmask_arguments
+from ctxguard.adapting.per_run import (
+    ForRun,
+    OnReport,
+    PerRun,
+    RecallToolFactory,
+    RunOptions,
+    takes_stabilizer,
+    unmask_arguments,
+)
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError, HistoryError
+from ctxguard.settings import NotMiddleware, right_line
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter, is_fixed, read_part, rendered
 
@@ -131,6 +140,7 @@ Processor = Callable[["RunContext[Any]", "list[ModelMessage]"], Awaitable["list[
 _ADAPTER: Final = PydanticAIAdapter()
 
 
+@takes_stabilizer("history_processor")
 def history_processor(
     stabilizer: Stabilizer | Callable[[RunContext[Any]], Stabilizer],
     *,
@@ -237,6 +247,8 @@ class ContextGuard(AbstractCapability[Any]):
         default_factory=lambda: Recent(_REMEMBERED), init=False, repr=False, compare=False
     )
 
+    wrap_tool_call = NotMiddleware()
+
     def __post_init__(self) -> None:
         options = RunOptions(
             window=self.window,
@@ -249,14 +261,14 @@ class ContextGuard(AbstractCapability[Any]):
             told = "this version of PydanticAI cannot restore responses; update it, or unmask the output yourself"
             raise ConfigError(told, setting="restore")
 
-    def __call__(self, *_: object, **__: object) -> NoReturn:
+    def __call__(self, *given: object, **named: object) -> NoReturn:
         """Raise an error that says what to write where a function is expected, such as a history processor.
 
         Raises:
             ConfigError: Always.
         """
-        told = "this ContextGuard is for Agent(capabilities=[…]) of PydanticAI; write history_processor(stabilizer)"
-        raise ConfigError(f"{told} for a history processor", setting="capabilities")
+        told = f"this ContextGuard is for Agent(capabilities=[…]) of PydanticAI; {right_line(*given, *named.values())}"
+        raise ConfigError(told, setting="capabilities")
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
@@ -456,6 +468,9 @@ class ContextGuard(AbstractCapability[Any]):
             return result
         returned = result if isinstance(result, ToolReturn) else ToolReturn(value)
         return replace(returned, return_value=bounded.text, metadata=_metadata(returned.metadata, value))
+
+
+ContextGuard.__init__ = takes_stabilizer("ContextGuard")(ContextGuard.__init__)  # type: ignore[method-assign]  # written by `dataclass`
 
 
 def _ending_as(messages: Sequence[ModelMessage], view: Sequence[ModelMessage]) -> list[ModelMessage]:

@@ -47,20 +47,32 @@ class CountingOptions:
         names = (field.name for field in fields(self) if field.name not in ("budget", "window", "config"))
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
-    def tokens(self, budget: int | str) -> int:
+    def tokens(self, budget: int | str, model: str | None = None) -> int:
         """Return a budget as a number of tokens. Headroom is not subtracted.
 
-        A budget that is a share, such as `80%`, needs the option `--window`.
+        Args:
+            budget: The budget. A share, such as `80%`, is one of the window that `--window` names, or else of the
+                window of the model.
+            model: Model of the configuration, if the command line names none.
+
+        Raises:
+            ConfigError: If the budget is invalid, or a share of an unknown window.
         """
         from ctxguard.stabilizer import Stabilizer
 
-        asked = Stabilizer(str(budget), counter="estimate")
-        if isinstance(asked.budget, str) and self.window is None:
-            raise ConfigError(
-                f"a budget of {asked.budget!r} needs the model's window; give --window N, or the budget in tokens",
-                setting="budget",
-            )
-        return asked.budget_for(self.window)
+        return Stabilizer(str(budget), counter="estimate", model=self.model or model, headroom=0).budget_for(
+            self.window
+        )
+
+    def budgets(self) -> list[int | str]:
+        """Return the budgets of an option that may name several, such as `4k,8k`, each once and in their order.
+
+        Raises:
+            ConfigError: If one of them is not a budget.
+        """
+        from ctxguard.settings import valid_budget
+
+        return [] if self.budget is None else list(dict.fromkeys(map(valid_budget, self.budget.split(","))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +101,7 @@ class StabilizerOptions(CountingOptions):
         Args:
             known: Settings of the configuration.
             default: Budget if neither the configuration nor the command line names one. If it is a share, as in
-                `serve`, any budget may be a share of the model's window, because each request names its model.
+                `serve`, the window need not be known yet, because each request names its model.
             changes: Settings that override both the configuration and the command line.
 
         Raises:
@@ -101,8 +113,11 @@ class StabilizerOptions(CountingOptions):
         given.update(_with_rules({name: value for name, value in (changes or {}).items() if value is not None}))
         budget = str(given.pop("budget", "")) or self.budget or known.budget or default
         require_window(str(given.get("policy", known.policy)), given)
-        is_share = isinstance(default, str) and self.window is None and str(budget).strip().endswith("%")
-        return Stabilizer.from_config(self.config, budget=budget if is_share else self.tokens(budget), **given)
+        chosen = budget if self.window is None else self.tokens(budget)
+        made = Stabilizer.from_config(self.config, budget=chosen, **given)
+        if not isinstance(default, str):
+            made.budget_for()  # refuses a share of an unknown window before anything is read
+        return made
 
 
 def rule_names(text: str) -> list[str]:
@@ -233,7 +248,7 @@ def _annotate(command: str, parameter: inspect.Parameter) -> Any:  # noqa: ANN40
         told.update(words().get(table, {}).get(parameter.name, {}))
     if "help" not in told and parameter.name in _meanings():
         told["help"], default = _meanings()[parameter.name]
-        told.setdefault("default", f"that of the configuration, or {default}")
+        told.setdefault("default", f"from the configuration, or {default}")
     told["show_default"] = told.pop("default", True)
     if told.pop("argument", False):
         return Annotated[parameter.annotation, typer.Argument(**told)]

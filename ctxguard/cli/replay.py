@@ -124,12 +124,9 @@ def _run(
 
 
 def _settings(chain: StabilizerOptions, sweep: str | None) -> tuple[Setting, ...]:
-    """Return one setting for each combination of a sweep; a single setting if there is no sweep.
-
-    A budget of several values, such as `4k,8k`, is a sweep as well.
-    """
-    several = (chain.budget or "").replace(" ", "")
-    budgets = f"budget={several} " if "," in several else ""
+    """Return one setting for each combination of a sweep, to which `--budget 4k,8k` adds; a single one without."""
+    several = ",".join(map(str, chain.budgets()))
+    budgets = f"budget={several} " if several else ""
     known, values = settings_of(chain.config), parse_sweep(f"{budgets}{sweep or ''}")
     given = {
         "policy": chain.policy or known.policy,

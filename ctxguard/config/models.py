@@ -164,8 +164,8 @@ class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pyda
     """The settings of the stabilizer.
 
     Attributes:
-        budget: Maximum number of tokens in the context (`8000` or `8k`), or a share of the model's window such as `80%`
-            if each call names its window. None means that the budget must be given to the stabilizer.
+        budget: Maximum number of tokens in the context (`8000` or `8k`), or a share (`80%`) of the window of the model
+            that `model` or each call names. None means that the budget must be given to the stabilizer.
         policy: Name of the chain of stages, one of `default`, `chat`, `agent`, `browser`, `recall`, `long_session`,
             `pattern`.
         keep_recent: Number of latest messages that are always kept.
@@ -208,8 +208,8 @@ class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pyda
     def _tokens_or_share(cls, given: object) -> object:
         try:
             return None if given is None else valid_budget(str(given))  # environment variables are always strings
-        except ConfigError:
-            raise ValueError(f"tokens, 1 or more, or a share of the window such as '80%', not {given!r}") from None
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
 
 
 class PiiConfig(_Settings):

@@ -17,7 +17,7 @@ from ctxguard.stages.arrival import ChangedOnce
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker, MaskSession
 
-_REASON: Final = "holds personal data"
+_REASON: Final = "contains personal data"
 
 
 class MaskPII:

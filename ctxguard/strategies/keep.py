@@ -186,11 +186,11 @@ def _keep_chosen(choice: Choice, past: Past[Note], name: str) -> Draft:
     result = draft.revise(artifacts, reason=merged, otherwise=choice.reason)
     if choice.record is not None and result is not draft:
         artifacts.insert(sum(position < history.start(choice.point) for position in positions), choice.record)
-        result = result.revise(artifacts, action="summarised", reason="stands for what is gone")
+        result = result.revise(artifacts, action="summarised", reason="represents the messages that were dropped")
     if choice.runs:
         lasts = {id(draft.artifacts[history.spans[run[-1]].end - 1]): len(run) for run in choice.runs}
         noted = [_add_count(a, lasts[id(a)], draft) if id(a) in lasts else a for a in result.artifacts]
-        result = result.revise(noted, action="bounded", reason="stands for several alike")
+        result = result.revise(noted, action="bounded", reason="represents several similar messages")
     return result if choice.details is None else result.noted({name: choice.details})
 
 

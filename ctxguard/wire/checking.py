@@ -23,6 +23,7 @@ from ctxguard.history.pairing import is_well_formed, well_formed
 from ctxguard.pii import Detector, Masker, RuleSet, SessionVault
 from ctxguard.pii.mask.masking_rules import HASH_KEY_VARIABLE
 from ctxguard.pii.rule_sets import for_identifiers, for_names
+from ctxguard.report.places import clean_words, place_in
 from ctxguard.tokens.media import is_payload
 from ctxguard.tokens.text_cache import TextCache
 
@@ -245,7 +246,7 @@ class BodyCheck:
         for place, text, use in (placed for path, value, _ in unknown for placed in texts_of(value, path)):
             if not is_well_formed(text):
                 if use is Use.FIXED:
-                    findings.append(f"half of a surrogate pair was found @ {self._place(place.path)}")
+                    findings.append(f"half of a surrogate pair was found{self._place(place.path, body)}")
                     continue
                 text = str(changes.setdefault(place.path, well_formed(text)))  # noqa: PLW2901 - the text that is sent
             labels = self.labels_in(text, use)
@@ -253,7 +254,7 @@ class BodyCheck:
             if labels and use is Use.TEXT:
                 changes[path] = self._redacting.mask(text)
                 labels = self.labels_in(str(changes[path]), use)
-            findings += [f"{label} was found @ {self._place(path)}" for label in labels]
+            findings += [f"{label} was found{self._place(path, body)}" for label in labels]
         if findings:
             raise CheckFailedError(tuple(findings))
         if not changes:
@@ -262,10 +263,10 @@ class BodyCheck:
                     self._clean_values.put(key, value=True)
         return copy_with(body, changes)
 
-    def _place(self, path: Path) -> str:
-        """Return the name of a place, or "…" if a rule matches in its keys, which may come from the user."""
-        place = place_name(path)
-        return shown_place(place, self._by_use[Use.TEXT])
+    def _place(self, path: Path, body: Mapping[str, object]) -> str:
+        """Return a place in words and as a path; "…" if a rule matches in its keys, which may come from the user."""
+        words = clean_words(place_in(body, path), self._by_use[Use.TEXT])
+        return f"{f': {words}' if words else ''} @ {shown_place(place_name(path), self._by_use[Use.TEXT])}"
 
 
 def _members(body: Mapping[str, object]) -> Iterator[tuple[Path, object]]:
@@ -321,7 +322,17 @@ class BodyTexts:
             body = copy_with(body, {place: tools})
         rest = {key: value for key, value in body.items() if key not in kind.read_by_adapter}
         outside = OutsideTexts.of(
-            (place.path, Field(place_name(place.path), text, editable=True, is_identifier=False, tokens=0))
+            (
+                place.path,
+                Field(
+                    place_name(place.path),
+                    text,
+                    editable=True,
+                    is_identifier=False,
+                    tokens=0,
+                    words=place_in(body, place.path),
+                ),
+            )
             for place, text, use in texts_of(kind.searched(rest))
             if use is Use.TEXT and (not is_well_formed(text) or check.labels_in(text, Use.TEXT))
         )

@@ -52,10 +52,10 @@ def test_within_budget():
 
 
 def test_authority_first():
-    behind = "a system artifact stands behind what has less authority @ artifacts[1]"
+    behind = "a system artifact follows a message of lower authority @ artifacts[1]"
     assert found(AuthorityFirst(), [user(), SYSTEM], history=(SYSTEM, user())) == [behind]
     assert found(AuthorityFirst(), [Artifact("task", "t"), SYSTEM], history=(SYSTEM, Artifact("task", "t"))) == [behind]
-    assert found(AuthorityFirst(), [user(), Artifact("task", "t")])[0].startswith("a task artifact stands behind")
+    assert found(AuthorityFirst(), [user(), Artifact("task", "t")])[0].startswith("a task artifact follows")
 
 
 def test_a_system_message_in_the_middle_keeps_its_place():
