@@ -537,7 +537,9 @@ def _settings_of(kind: type[Stabilizer]) -> set[str]:
 
 def _verdict(check: Check, draft: Draft) -> CheckResult:
     """Run a check and return its result. If nothing is found, the result contains the claim of the check, if any."""
-    findings = tuple(in_words(check(draft), draft, getattr(check, "rules", None)))
+    findings = tuple(check(draft))
+    if findings:
+        findings = tuple(in_words(findings, draft, getattr(check, "rules", None)))
     claim = None if findings else getattr(check, "claim", None)
     return CheckResult(check.name, findings, "" if claim is None else claim(draft))
 

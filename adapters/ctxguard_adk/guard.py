@@ -17,7 +17,7 @@ from ctxguard.adapting.request import Request
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import adrive
 from ctxguard.formats.gemini import GoogleAdapter
-from ctxguard_adk.restoring import Answer
+from ctxguard_adk.restoring import AdkAnswer
 
 if TYPE_CHECKING:
     from google.adk.agents.callback_context import CallbackContext
@@ -86,7 +86,7 @@ class ContextGuard(BasePlugin):
         self._restore = restore
         # A call is known by the actions of its event, which all callbacks of the call share. A reference to them
         # prevents their id() from being reused.
-        self._answers: Recent[str, dict[int, tuple[object, Answer]]] = Recent(_INVOCATIONS)
+        self._answers: Recent[str, dict[int, tuple[object, AdkAnswer]]] = Recent(_INVOCATIONS)
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
@@ -112,7 +112,7 @@ class ContextGuard(BasePlugin):
         if restorers and restorers[0] is not None:
             wants_json = config.response_mime_type == "application/json"
             outputs = [one.name for one in llm_request.tools_dict.values() if isinstance(one, SetModelResponseTool)]
-            answer = Answer(replace(restorers[0], wants_json=wants_json), frozenset(outputs))
+            answer = AdkAnswer(replace(restorers[0], wants_json=wants_json), frozenset(outputs))
             actions = callback_context.actions
             self._answers.get_or_put(callback_context.invocation_id, dict)[id(actions)] = (actions, answer)
         return None

@@ -16,7 +16,7 @@ _TEXT: Final = "text"
 
 
 @dataclass(slots=True, eq=False)
-class Answer:
+class AdkAnswer:
     """Restores masked values in the responses of a model to one request. No response is changed in place.
 
     Pieces (`partial` responses) are followed by a response that repeats the whole text. Text that may be the beginning
