@@ -75,6 +75,15 @@ test-adk test-crewai: test-%: .venv-apart/%/oldest/.done .venv-apart/%/newest/.d
 	$(QUIET) .venv-apart/$*/oldest/bin/python -m pytest -W ignore tests/adapters/$** $(APART) -k $*
 	$(QUIET) .venv-apart/$*/newest/bin/python -m pytest -W ignore tests/adapters/$** $(APART) tests/test_docs.py -k $*
 
+.venv-durable/.done: pyproject.toml
+	$(PYTHON) -m venv .venv-durable
+	.venv-durable/bin/python -m pip install -q --upgrade pip
+	.venv-durable/bin/python -m pip install -q --no-compile --group durable -e '.[cli,tokens,vault,testing]' pytest-asyncio pytest-timeout markdown-it-py httpx
+	@touch $@
+
+test-durable: .venv-durable/.done ## guarded agents under Temporal, DBOS and Prefect, in an environment of their own
+	.venv-durable/bin/python -m pytest tests/adapters/durable
+
 test-newest: $(VENV)/.test ## adapters with the newest frameworks there are, release candidates included
 	$(PIP) install --upgrade --upgrade-strategy eager --pre -e '.[bedrock,google,langchain,langgraph,pydantic-ai,openai-agents,strands]' anthropic openai
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/adapters tests/wire
@@ -187,4 +196,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo clients test test-all quick test-without-recordings cover types layers test-oldest test-adk test-crewai test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks notebook-pages outputs format clean
+.PHONY: help demo clients test test-all quick test-without-recordings cover types layers test-durable test-oldest test-adk test-crewai test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks notebook-pages outputs format clean

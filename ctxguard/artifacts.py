@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypedDict, Unpack
 from ctxguard.errors import ConfigError
 from ctxguard.settings import nearest, whole_number
 
-__all__ = ["BY_POSITION", "Artifact", "Field", "Half", "Kind", "Lifetime", "Media", "Memo", "Part", "ToolCall"]
+__all__ = [
+    "BY_POSITION",
+    "OUTSIDE",
+    "Artifact",
+    "Field",
+    "Half",
+    "Kind",
+    "Lifetime",
+    "Media",
+    "Memo",
+    "Part",
+    "ToolCall",
+]
 
 
 class Kind(StrEnum):
@@ -44,6 +56,8 @@ _ALIASES = {
 _TYPO: Final = 0.75
 """Similarity (as `difflib` measures it) above which an unknown kind counts as a misspelled known one. `system` with one
 letter changed has 0.83. `memory`, which is a kind of its own, has 0.55 to `model`."""
+OUTSIDE: Final = object()
+"""The `source` of an artifact that contains texts outside of the history, such as those of tools."""
 BY_POSITION: Final = "function_call"
 """The id given to OpenAI's older function calls and their results. They have no ids of their own, and are paired by
 position."""
@@ -132,6 +146,7 @@ class Field:
         is_identifier: Whether the value is an id. Ids may contain any run of digits. Therefore, only rules for personal
             data that have a validator or an unmistakable prefix search them.
         tokens: Number of tokens of the value; None means that the tokens of `text` are counted.
+        words: Where the value is, in words, if its place alone does not tell it: "the default of parameter `to`".
     """
 
     place: str
@@ -139,6 +154,7 @@ class Field:
     editable: bool = False
     is_identifier: bool = True
     tokens: int | None = None
+    words: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

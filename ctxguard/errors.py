@@ -130,7 +130,7 @@ class BudgetExceededError(CtxguardError):
         given = budget + sum(self.kept_free.values())
         there_is = f"the budget of {given} leaves {budget} (kept free: {_list_parts(self.kept_free)})"
         super().__init__(
-            f"what must stay needs {needed} tokens ({_list_parts(self.parts)}) and "
+            f"the mandatory messages need {needed} tokens ({_list_parts(self.parts)}) and "
             f"{there_is if self.kept_free else f'the budget is {budget}'}; "
             f"raise the budget{self._suggest_budget(given)} or {_REMEDIES.get(largest, 'shorten the largest of these')}"
         )

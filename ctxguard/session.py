@@ -221,7 +221,7 @@ def _with_stage_named(draft: Draft, begin: int, stage: Stage) -> Draft:
         return draft
     name = stage_name(stage)
     changes = tuple(replace(c, stage=name) if not c.stage else c for c in draft.changes[begin:])
-    return replace(draft, changes=draft.changes[:begin] + changes)
+    return draft.decided(changes=draft.changes[:begin] + changes)
 
 
 def _first(flags: Iterable[bool], default: int) -> int:

@@ -324,3 +324,67 @@ def callables(given: Sequence[C], setting: str, *, named: bool = False) -> tuple
                 setting=setting,
             )
     return tuple(given)
+
+
+_LANGCHAIN: Final = (
+    "prompt | ContextGuard(stabilizer) | model in a chain, middleware=[ContextGuardMiddleware(stabilizer)] in "
+    "create_agent, or pre_model_hook(stabilizer) in a graph, each from ctxguard_langchain"
+)
+_PLACES: Final = {
+    "pydantic_ai": "capabilities=[ContextGuard(stabilizer)], or history_processor(stabilizer) as a history processor, "
+    "each from ctxguard_pydantic_ai",
+    "agents": "RunConfig(call_model_input_filter=call_model_input_filter(stabilizer)), from ctxguard_openai_agents",
+    "langchain": _LANGCHAIN,
+    "langchain_core": _LANGCHAIN,
+    "langgraph": _LANGCHAIN,
+}
+"""What to write in each framework, by the package of its objects. No framework is imported for it."""
+
+
+def right_line(*given: object) -> str:
+    """Return what to write in the framework whose objects are among `given`; all frameworks' lines if none is.
+
+    Args:
+        given: What the framework passed to an object that it took for a hook.
+    """
+    lines = [_PLACES[package] for package in _packages(given) if package in _PLACES]
+    return f"write {lines[0]}" if lines else f"write, by framework: {'; '.join(dict.fromkeys(_PLACES.values()))}"
+
+
+def is_of_framework(given: object) -> bool:
+    """Return whether an object, or one in it, is of a framework that has a line of its own."""
+    return any(package in _PLACES for package in _packages((given,)))
+
+
+def _packages(given: Iterable[object]) -> Iterator[str]:
+    return (type(each).__module__.partition(".")[0] for each in _flat(given))
+
+
+def _flat(given: Iterable[object]) -> Iterator[object]:
+    """Yield objects, and those in lists and in mappings of lists among them."""
+    for each in given:
+        yield each
+        for inner in each.values() if isinstance(each, Mapping) else each if isinstance(each, list) else ():
+            yield inner
+            yield from inner if isinstance(inner, list) else ()
+
+
+class NotMiddlewareError(ConfigError, AttributeError):
+    """An object that is not agent middleware was given as such. To `hasattr`, the hook does not exist."""
+
+
+class NotMiddleware:
+    """Descriptor for the hook that LangChain's `create_agent` looks up, of a class that is not middleware."""
+
+    def __get__(self, given: object, kind: type) -> NoReturn:
+        """Raise an error that says what to use instead.
+
+        Raises:
+            NotMiddlewareError: Always.
+        """
+        package = kind.__module__.partition(".")[0]
+        raise NotMiddlewareError(
+            f"{kind.__name__} of {package} is not agent middleware; write "
+            "middleware=[ContextGuardMiddleware(stabilizer)], with ContextGuardMiddleware from ctxguard_langchain",
+            setting="middleware",
+        )

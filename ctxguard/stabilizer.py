@@ -21,9 +21,10 @@ from ctxguard.errors import BESIDE, BudgetExceededError, CheckFailedError, Confi
 from ctxguard.history.conversation import Overflows
 from ctxguard.policies import POLICIES, default_stages, not_taken, settings_taken, stabilizer_defaults, suiting
 from ctxguard.report import CheckResult, Report
+from ctxguard.report.places import in_words
 from ctxguard.report.telemetry import Watch
 from ctxguard.session import Context, Run, Runs, Session, Stabilized, in_own_objects, with_own_count
-from ctxguard.settings import callables, one_of, valid_budget, whole_number
+from ctxguard.settings import NotMiddleware, callables, one_of, right_line, valid_budget, whole_number
 from ctxguard.stages.stable_window import StableWindow
 from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowOptions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
@@ -214,7 +215,8 @@ class Stabilizer:
             details: Entries that are added to the `details` of each report.
         """
         own = copy.copy(self)
-        own.stages = self.stages if stages is None else Chain(callables(stages, "stages"))
+        if stages is not None:
+            own.stages = stages if isinstance(stages, Chain) else Chain(callables(stages, "stages"))
         own.checks = self.checks if checks is None else callables(checks, "checks", named=True)
         own.budget = self.budget if budget is None else valid_budget(budget)
         own.headroom = self.headroom if headroom is None else valid_headroom(headroom)
@@ -227,7 +229,9 @@ class Stabilizer:
         budget = f"{self.budget} tokens" if isinstance(self.budget, int) else f"{self.budget} of the window"
         return f"<Stabilizer: {budget}, counted by {self.counter.counter.name}; {chain}>"
 
-    def __call__(self, *_: object, **__: object) -> NoReturn:
+    wrap_tool_call = NotMiddleware()
+
+    def __call__(self, *given: object, **named: object) -> NoReturn:
         """Raise an error that explains what to pass to a framework in place of the stabilizer itself.
 
         Frameworks call this if a stabilizer is passed as a hook or as a step of a chain by mistake.
@@ -235,9 +239,8 @@ class Stabilizer:
         Raises:
             ConfigError: Always.
         """
-        guards = "ContextGuard, ContextGuardMiddleware, history_processor, pre_model_hook, or call_model_input_filter"
-        told = f"a Stabilizer is not a hook; give the framework a guard that is made with it: {guards}"
-        raise ConfigError(f"{told}, such as ContextGuard(stabilizer)", setting="stabilizer")
+        told = f"a Stabilizer is not a hook; {right_line(*given, *named.values())}"
+        raise ConfigError(told, setting="stabilizer")
 
     @synchronous
     def stabilize(
@@ -418,8 +421,8 @@ class Stabilizer:
         found = self._window if window is None else window
         if found is None:
             raise ConfigError(
-                f"a budget of {self.budget!r} needs the model's window, and it is not known here; "
-                "give the budget in tokens, or name model=…, or window=… with the call: stabilize(…, window=200_000)",
+                f"a budget of {self.budget!r} is a share of the model's window, which is not known here; name the "
+                "model (model=… or --model) or the window (window=… or --window), or give the budget in tokens",
                 setting="budget",
             )
         return found if isinstance(found, Window) else Window(found)
@@ -490,8 +493,8 @@ class Stabilizer:
         asked = None if dry else (yield from _ask_provider(self.counter.counter, run.history))
         draft, cut = yield from run.stabilize(dry=dry)
         if asked is not None:
-            draft = replace(draft, details={**draft.details, "count_tokens": asked})
-        draft = replace(draft, details={**draft.details, **self._details})
+            draft = draft.noted({"count_tokens": asked})
+        draft = draft.noted(self._details)
         tokens = draft.tokens
         if tokens > draft.budget:
             raise _overflow_error(draft)
@@ -535,6 +538,8 @@ def _settings_of(kind: type[Stabilizer]) -> set[str]:
 def _verdict(check: Check, draft: Draft) -> CheckResult:
     """Run a check and return its result. If nothing is found, the result contains the claim of the check, if any."""
     findings = tuple(check(draft))
+    if findings:
+        findings = tuple(in_words(findings, draft, getattr(check, "rules", None)))
     claim = None if findings else getattr(check, "claim", None)
     return CheckResult(check.name, findings, "" if claim is None else claim(draft))
 

@@ -43,7 +43,7 @@ def test_a_budget_that_is_none_is_refused(budget):
 
 def test_a_share_needs_the_window():
     stabilizer = Stabilizer("50%", headroom=100)
-    with pytest.raises(ConfigError, match="needs the model's window"):
+    with pytest.raises(ConfigError, match="a share of the model's window, which is not known here"):
         stabilizer.stabilize([Artifact("user", "hi")])
     assert stabilizer.stabilize([Artifact("user", "hi")], window=1_000).report.budget == 400
 

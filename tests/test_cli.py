@@ -356,7 +356,7 @@ def test_check_says_what_is_wrong_and_exits_with_1(tmp_path):
     bad.write_text(json.dumps([*MESSAGES, {"role": "tool", "tool_call_id": "9", "content": "lost"}, MESSAGES[0]]))
     run = cli("check", bad)
     assert run.returncode == 1
-    assert "CallsArePaired: a tool result answers no open call @ artifacts[44]" in run.stdout
+    assert "CallsArePaired: a tool result answers no open call: message 44 (tool result) @ artifacts[44]" in run.stdout
     assert "AuthorityFirst" not in run.stdout, "a system message that arrives late keeps its place"
 
 
@@ -364,7 +364,7 @@ def test_check_of_personal_data_names_type_and_place_and_never_the_value(session
     assert cli("check", session).returncode == 0
     run = cli("check", session, "--pii")
     assert run.returncode == 1
-    assert "EMAIL was found @ artifacts[1].content[5:27]" in run.stdout
+    assert "EMAIL was found: the text of message 1 (user) @ artifacts[1].content[5:27]" in run.stdout
     count = run.stdout.count("EMAIL was found")
     assert f"NoPII: {count} EMAIL" in run.stdout
     assert "jane" not in run.stdout + run.stderr
@@ -378,7 +378,8 @@ def test_check_reports_as_json_what_it_prints_as_text(session):
     assert {"WithinBudget", "NoPII", "CallsArePaired"} <= set(one["checks"])
     shown = cli("check", session, "--pii", "--budget", 100).stdout
     for finding in one["findings"]:
-        assert f"{one['id']}: {finding['check']}: {finding['message']} @ {finding['path']}\n" in shown
+        where = f": {finding['place']}" if finding["place"] else ""
+        assert f"{one['id']}: {finding['check']}: {finding['message']}{where} @ {finding['path']}\n" in shown
     good = cli("check", session, "--report", "json")
     assert (good.returncode, json.loads(good.stdout)["ok"]) == (0, True)
 
@@ -430,11 +431,13 @@ def test_pii_scan_lists_places_and_counts_and_exits_with_1(session, tmp_path):
     clean.write_text("order 24813")
     run = cli("pii", "scan", clean, session)
     assert run.returncode == 1
-    assert re.fullmatch(rf"{session}:1:\d+: EMAIL\n1 finding in 2 files: 1 EMAIL\n", run.stdout)
+    assert re.fullmatch(
+        rf"{session}:1:\d+: EMAIL in the text of message 1 \(user\)\n1 finding in 2 files: 1 EMAIL\n", run.stdout
+    )
     assert cli("pii", "scan", clean).stdout == "0 findings in 1 file\n"
     told = json.loads(cli("pii", "scan", "-", "--rules", "digits,standard", "-r", "json", stdin="id 24813").stdout)
     assert told["files"] == [
-        {"file": "-", "counts": {"NUMBER": 1}, "findings": [{"line": 1, "column": 4, "label": "NUMBER"}]}
+        {"file": "-", "counts": {"NUMBER": 1}, "findings": [{"line": 1, "column": 4, "label": "NUMBER", "place": ""}]}
     ]
     assert "jane" not in run.stdout
 
@@ -525,6 +528,15 @@ def test_bad_usage_exits_with_2(session, args):
     run = cli("stabilize", session, *args)
     assert run.returncode == 2
     assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize("option", ["--budget", "--budgets", "-b"])
+@pytest.mark.parametrize("written", ["much", "0", "2.5", "4k,,8k", "4k,80%"])
+def test_replay_and_bench_read_budgets_alike(session, option, written):
+    replayed, compared = (cli(command, session, option, written) for command in ("replay", "bench"))
+    assert replayed.returncode == compared.returncode == 2
+    assert compared.stderr.splitlines()[-1] == replayed.stderr.splitlines()[-1]
+    assert "budget" in replayed.stderr
 
 
 @pytest.mark.parametrize(("written", "tokens"), [("2k", "2,000"), ("1.5K", "1,500"), ("700", "700")])
@@ -740,17 +752,16 @@ def test_a_named_configuration_comes_in_place_of_the_one_found(configured, tmp_p
     assert cli("check", configured, "--config", "none.yaml").returncode == 2
 
 
-def test_a_share_as_budget_needs_the_window(configured, tmp_path):
+def test_a_share_as_budget_needs_the_window_or_the_model(configured, tmp_path):
     (tmp_path / "ctxguard.yaml").write_text("stabilizer: {budget: 80%}\n")
     assert "tokens of 800" in cli("stabilize", configured, "-r", "text", "--window", 1_000).stdout
     assert "tokens of 500" in cli("stabilize", configured, "-r", "text", "--window", 1_000, "-b", "50%").stdout
     assert "exceed the budget of 800" in cli("check", configured, "--window", 1_000).stdout
     assert replayed("replay", configured, "--window", 1_000)["calls"] == 21
     assert "tokens of 3,000" in cli("demo", "--budget", "50%", "--window", 6_000).stdout
-    for command in ("stabilize", "check", "replay"):
-        run = cli(command, configured)
-        assert run.returncode == 2
-        assert "a budget of '80%' needs the model's window; give --window N, or the budget in tokens" in run.stderr
+    assert "tokens of 2,500 (" in cli("stabilize", configured, "-r", "text", "-b", "2%", "--model", "gpt-4o").stdout
+    (tmp_path / "ctxguard.yaml").write_text("stabilizer: {budget: 2%, model: gpt-4o, headroom: 0}\n")
+    assert "tokens of 2,560" in cli("stabilize", configured, "-r", "text").stdout
 
 
 @pytest.mark.slow

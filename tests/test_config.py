@@ -93,7 +93,7 @@ def test_a_budget_is_tokens_or_a_share(monkeypatch):
     for given, budget in {8_000: 8_000, "8000": 8_000, "80%": "80%", " 12.5% ": "12.5%", None: None}.items():
         assert StabilizerConfig(budget=given).budget == budget
     for wrong in (0, -1, "many", "0%", "101%", True, 1.5):
-        with pytest.raises(ConfigError, match="budget: tokens, 1 or more, or a share of the window such as '80%'"):
+        with pytest.raises(ConfigError, match="budget: a budget "):
             StabilizerConfig(budget=wrong)
     monkeypatch.setenv("CTXGUARD_STABILIZER__BUDGET", "80%")
     assert Stabilizer.from_config().budget_for(1_000) == 800

@@ -145,7 +145,7 @@ def test_the_command_line_lists_each_option_with_what_it_does():
         options = set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", told, re.MULTILINE))
         part = page.partition(f"## ctxguard {' '.join(words)}\n")[2].partition("\n## ")[0]
         assert options == set(re.findall(r"^\* `(?:-\w, )?(--[a-z-]+)[^`]*` – \S", part, re.MULTILINE)), words
-    assert "pseudonymize: &lt;EMAIL_1>, one per value" in page, "what looks like a tag is none"
+    assert "pseudonymize (&lt;EMAIL_1>, one for each value" in page, "what looks like a tag is none"
 
 
 def test_a_page_of_the_reference_begins_with_what_a_package_is_and_where_it_is_shown():

@@ -51,6 +51,16 @@ def test_budget_pairs_authority_and_checks_hold(policy, history, budget):
         assert result.report.ok, str(result.report)
 
 
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@given(history=histories() | broken_histories(), budget=BUDGETS)
+def test_what_a_report_says_was_saved_is_the_sum_of_its_parts(policy, history, budget):
+    _, result = run(policy, budget, history)
+    if result is not None:
+        report = result.report
+        saved = sum(decision.tokens_before - decision.tokens_after for decision in report.decisions)
+        assert saved + report.saved_on_tools == report.tokens_before - report.tokens_after
+
+
 @given(history=broken_histories(), budget=BUDGETS)
 def test_broken_histories_come_out_whole(history, budget):
     _, result = run("agent", budget, history)

@@ -17,7 +17,7 @@ from ctxguard.adapting.request import Request
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import adrive
 from ctxguard.formats.gemini import GoogleAdapter
-from ctxguard_adk.restoring import Answer
+from ctxguard_adk.restoring import AdkAnswer
 
 if TYPE_CHECKING:
     from google.adk.agents.callback_context import CallbackContext
@@ -86,7 +86,7 @@ class ContextGuard(BasePlugin):
         self._restore = restore
         # A call is known by the actions of its event, which all callbacks of the call share. A reference to them
         # prevents their id() from being reused.
-        self._answers: Recent[str, dict[int, tuple[object, Answer]]] = Recent(_INVOCATIONS)
+        self._answers: Recent[str, dict[int, tuple[object, AdkAnswer]]] = Recent(_INVOCATIONS)
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
@@ -115,7 +115,7 @@ class ContextGuard(BasePlugin):
             outputs = {name: True for name, one in found if isinstance(one, SetModelResponseTool)}
             restorer = replace(restorers[0], wants_json=wants_json, tools={**outputs, **restorers[0].tools})
             known = self._answers.get_or_put(callback_context.invocation_id, dict)
-            known[id(callback_context.actions)] = (callback_context.actions, Answer(restorer))
+            known[id(callback_context.actions)] = (callback_context.actions, AdkAnswer(restorer))
         return None
 
     async def after_model_callback(

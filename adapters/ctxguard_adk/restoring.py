@@ -15,7 +15,7 @@ _TEXT: Final = "text"
 """The key of the streamed text."""
 
 
-class Answer:
+class AdkAnswer:
     """Restores masked values in the responses of a model to one request. No response is changed in place.
 
     Pieces (`partial` responses) are followed by a response that repeats the whole text. Text that may be the beginning

@@ -20,7 +20,7 @@ from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import ConfigError
 from ctxguard_crewai.messages import CrewAIAdapter, with_parts
-from ctxguard_crewai.restoring import Answer
+from ctxguard_crewai.restoring import CrewAnswer
 
 if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LLM = TypeVar("LLM", bound=BaseLLM)
 _ADAPTER: Final = CrewAIAdapter()
 _GUARD: Final = "_ctxguard"
-_ANSWER: ContextVar[Answer | None] = ContextVar("answer", default=None)
+_ANSWER: ContextVar[CrewAnswer | None] = ContextVar("answer", default=None)
 """What restores the answer to the call that is running."""
 
 
@@ -101,7 +101,7 @@ class _Guard:
         arguments: Mapping[str, Any],
         *,
         overflowed: bool = False,
-    ) -> Generator[Ask, object, tuple[list[Any], dict[str, Any], Answer | None]]:
+    ) -> Generator[Ask, object, tuple[list[Any], dict[str, Any], CrewAnswer | None]]:
         """Return the messages and arguments of a call, and what restores the answer."""
         call = LLMCall(arguments.get("from_agent"), arguments.get("from_task"))
         run, output, restorers = self.per_run.of(call), arguments.get("response_model"), list[Restorer | None]()
@@ -120,7 +120,7 @@ class _Guard:
         answer = None
         if restorers and restorers[0] is not None:
             restorers[0].wants_json = output is not None
-            answer = Answer(restorers[0], self.restore)
+            answer = CrewAnswer(restorers[0], self.restore)
             if functions := arguments.get("available_functions"):
                 changes["available_functions"] = answer.functions(functions)
         return list(with_parts(done.messages)), {**arguments, **changes}, answer

@@ -21,7 +21,7 @@ _ARGUMENTS: Final = ("arguments", "args", "input")
 
 
 @dataclass(slots=True, eq=False)
-class Answer:
+class CrewAnswer:
     """Restores masked values in one answer. What the LLM returned is copied, never changed.
 
     Attributes:

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.types import Send
-
 from ctxguard.adapting.stored import StoredTexts
 from ctxguard.pii import STANDARD, SessionVault
 from ctxguard.pii.detectors import Rules
+from ctxguard.settings import extra
+
+with extra("langgraph", "MaskedSerializer needs LangGraph"):
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+    from langgraph.types import Send
 
 
 class MaskedSerializer(JsonPlusSerializer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ctxguard.settings import extra
 
@@ -17,11 +17,12 @@ from langgraph.config import get_config
 from langgraph.runtime import get_runtime
 
 from ctxguard.adapting.adapter import request_flow
-from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions, unmask_arguments
+from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions, takes_stabilizer, unmask_arguments
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import ConfigError
+from ctxguard.settings import right_line
 from ctxguard_langchain.order import OrderWatch
 from ctxguard_langchain.restoring import restoring
 from ctxguard_langchain.runnables import ADAPTER, model_name, model_window, replacing, tool_schemas
@@ -83,12 +84,7 @@ class ContextGuardMiddleware(_Middleware):
             is not a whole number of at least 1.
     """
 
-    def __new__(cls, *_: object, persist: bool = False, **__: object) -> Self:
-        """Choose the class: only the one for `persist` has a `before_model` hook, which adds a step to the graph."""
-        chosen: type[Any] = _PersistingMiddleware if persist and cls is ContextGuardMiddleware else cls
-        made: Self = super().__new__(chosen)
-        return made
-
+    @takes_stabilizer("ContextGuardMiddleware")
     def __init__(
         self,
         stabilizer: Stabilizer | Callable[[Runtime[Any]], Stabilizer],
@@ -102,6 +98,8 @@ class ContextGuardMiddleware(_Middleware):
         restore: bool = False,
     ) -> None:
         super().__init__()
+        if persist and type(self) is ContextGuardMiddleware:
+            self.__class__ = _PersistingMiddleware  # it has a `before_model` hook, which adds a step to the graph
         self.tools = []
         options = RunOptions(
             window=window, keep_thinking=keep_thinking, max_result_tokens=max_result_tokens, on_report=on_report
@@ -111,14 +109,14 @@ class ContextGuardMiddleware(_Middleware):
         self.restore = restore
         self._order = OrderWatch()
 
-    def __call__(self, *_: object, **__: object) -> NoReturn:
+    def __call__(self, *given: object, **named: object) -> NoReturn:
         """Raise an error that says what to write where a step of a chain or a hook is expected.
 
         Raises:
             ConfigError: Always.
         """
-        told = "ContextGuardMiddleware is for create_agent(middleware=[…]); in a chain, write ContextGuard(stabilizer)"
-        raise ConfigError(f"{told}, as the hook of a graph pre_model_hook(stabilizer)", setting="middleware")
+        told = f"ContextGuardMiddleware is for create_agent(middleware=[…]); {right_line(*given, *named.values())}"
+        raise ConfigError(told, setting="middleware")
 
     @property
     def name(self) -> str:

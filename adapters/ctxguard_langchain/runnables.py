@@ -16,11 +16,12 @@ from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from ctxguard.adapting.fields import are_same_objects, get
-from ctxguard.adapting.per_run import OnReport, PerRun, RecallToolFactory, RunOptions
+from ctxguard.adapting.per_run import OnReport, PerRun, RecallToolFactory, RunOptions, takes_stabilizer
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
+from ctxguard.settings import NotMiddleware, extra, right_line
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
 from ctxguard_langchain.restoring import RestorableMessages, restoring_step
@@ -101,19 +102,6 @@ _NOT_A_DICT: Final = (
 _BEFORE_THE_MODEL: Final = "the guard goes before the model: ContextGuard(stabilizer) | model"
 
 
-class NotMiddleware:
-    """Descriptor for a middleware hook of a class that is not middleware.
-
-    It raises an error that says what to use instead as soon as `create_agent` looks for the hook.
-    """
-
-    def __get__(self, guard: object, kind: type) -> NoReturn:
-        raise ConfigError(
-            f"{kind.__name__} is not agent middleware; use middleware=[ContextGuardMiddleware(stabilizer)]",
-            setting="middleware",
-        )
-
-
 class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
     """Stabilizes the messages right before the model: `prompt | ContextGuard(stabilizer) | model`.
 
@@ -141,6 +129,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
 
     wrap_tool_call = NotMiddleware()
 
+    @takes_stabilizer("ContextGuard")
     def __init__(
         self,
         stabilizer: StabilizerChoice,
@@ -167,6 +156,15 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         self._schemas, self._settings = _sent_settings(bound)
         self.model = model
         self.session_keys: tuple[str, ...] = ()
+
+    def __call__(self, *given: object, **named: object) -> NoReturn:
+        """Raise an error that says what to write in a framework that expects a function.
+
+        Raises:
+            ConfigError: Always.
+        """
+        told = f"this ContextGuard is a step of a chain of LangChain; {right_line(*given, *named.values())}"
+        raise ConfigError(told, setting="stabilizer")
 
     def invoke(
         self,
@@ -401,6 +399,7 @@ def _guarded_chain(chain: Runnable[Any, Any], guard: Callable[..., ContextGuard]
     return GuardedSequence(*guarded, name=chain.name) if place == 0 else RunnableSequence(*guarded, name=chain.name)
 
 
+@takes_stabilizer("pre_model_hook")
 def pre_model_hook(
     stabilizer: StabilizerChoice,
     *,
@@ -456,7 +455,8 @@ def _messages(state: Any) -> list[BaseMessage]:  # noqa: ANN401 - a dict, or a m
 
 def replacing(messages: Sequence[BaseMessage], stabilized: Sequence[BaseMessage]) -> dict[str, Any]:
     """Return the state update that replaces the messages in the state. It contains no messages if none changed."""
-    from langgraph.graph.message import REMOVE_ALL_MESSAGES
+    with extra("langgraph", "a hook of a graph needs LangGraph"):
+        from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
     if are_same_objects(stabilized, messages):
         return {"messages": []}

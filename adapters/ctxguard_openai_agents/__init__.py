@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctxguard_openai_agents.durable import with_input_filter
 from ctxguard_openai_agents.filters import call_model_input_filter, recall_tool, with_vault
 from ctxguard_openai_agents.restoring import with_restored_values
 from ctxguard_openai_agents.retries import with_overflow_retry
@@ -11,6 +12,7 @@ __all__ = [
     "MaskedSession",
     "call_model_input_filter",
     "recall_tool",
+    "with_input_filter",
     "with_overflow_retry",
     "with_restored_values",
     "with_vault",

@@ -33,6 +33,7 @@ from ctxguard.adapting.per_run import (
     is_function,
     recalled,
     require_vault,
+    takes_stabilizer,
     unmask_arguments,
 )
 from ctxguard.adapting.request import Request
@@ -61,6 +62,7 @@ VaultChoice: TypeAlias = "SessionVault | Callable[[RunContextWrapper[Any]], Sess
 Filter = Callable[[CallModelData[Any]], Awaitable[ModelInputData]]
 
 
+@takes_stabilizer("call_model_input_filter")
 def call_model_input_filter(
     stabilizer: Stabilizer | Callable[[RunContextWrapper[Any]], Stabilizer],
     *,

@@ -16,6 +16,7 @@ from ctxguard.artifacts import Artifact
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import BESIDE, BudgetExceededError, ConfigError, HistoryError
 from ctxguard.report import Report
+from ctxguard.settings import is_of_framework, right_line
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages.arrival import DropStaleThinking
 from ctxguard.tokens.families import window_of
@@ -227,15 +228,14 @@ def require_stabilizer(given: object) -> Stabilizer:
     if is_guard(given):
         package, name = type(given).__module__.partition(".")[0], type(given).__name__
         raise ConfigError(
-            f"{name} of {package} is a guard already; hand over the Stabilizer itself", setting="stabilizer"
+            f"{name} of {package} already contains a stabilizer; pass the Stabilizer itself", setting="stabilizer"
         )
     if not isinstance(given, Stabilizer):
         # a number is quoted because it is most likely the budget; a history is never quoted
         shown = repr(given) if isinstance(given, int | float) else type(given).__name__
-        message = (
-            f"expected a Stabilizer, got {shown}; write Stabilizer(budget=…), and hand over the guard made with it"
-        )
-        raise ConfigError(message, setting="stabilizer")
+        shown = f"the class {given.__name__}" if isinstance(given, type) else shown
+        line = right_line(given) if is_of_framework(given) else "write Stabilizer(budget=…)"
+        raise ConfigError(f"expected a Stabilizer, got {shown}; {line}", setting="stabilizer")
     return given
 
 

@@ -7,6 +7,8 @@ the framework's own run context: LangChain's `Runtime`, PydanticAI's `RunContext
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -20,9 +22,10 @@ from ctxguard.adapting.restoring import OnRestorer, restorer_for
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError
-from ctxguard.settings import whole_number
+from ctxguard.settings import nearest, whole_number
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages.bound_tool_output import NAMESPACE
+from ctxguard.stages.window_settings import WINDOW_SETTINGS
 
 if TYPE_CHECKING:
     from ctxguard.adapting.registry import Adapter
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 Arguments = TypeVar("Arguments", bound="str | dict[str, Any]")
 Tool = TypeVar("Tool")
+F = TypeVar("F", bound=Callable[..., object])
 
 _RECALL: Final = "recall"
 """The name of the tool that `recall_tool` creates."""
@@ -381,3 +385,49 @@ def tell(on_report: OnReport | None, report: Report, session: object = None, *, 
         _LOG.info("a tool's output was bounded: %d of %d tokens are kept", output.tokens_after, output.tokens_before)
     if on_report is not None:
         on_report(report)
+
+
+def takes_stabilizer(name: str) -> Callable[[F], F]:
+    """Return a decorator that explains arguments which do not fit: those of the stabilizer, or too many of them.
+
+    Args:
+        name: What the user calls, such as `ContextGuard`.
+    """
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*args: object, **named: object) -> object:
+            try:
+                signature.bind(*args, **named)
+            except TypeError as error:
+                raise _misfit(name, signature, named, str(error)) from None
+            return function(*args, **named)
+
+        return call  # type: ignore[return-value]  # the same function
+
+    return decorate
+
+
+def _misfit(name: str, signature: inspect.Signature, named: Mapping[str, object], told: str) -> ConfigError:
+    own = [each for each in signature.parameters if each != "self"]
+    line = f"write {name}(Stabilizer(budget=8_000))"
+    unknown = next((each for each in named if each not in own), None)
+    if unknown is None and "stabilizer" in told:
+        return ConfigError(f"{name} needs a Stabilizer; {line}", setting="stabilizer")
+    if unknown is None:
+        options = ", ".join(own[1:])
+        return ConfigError(
+            f"{name} takes a Stabilizer, and all else by name ({options}); write {name}(stabilizer, {own[1]}=…)",
+            setting=own[1],
+        )
+    if unknown == "policy":
+        told = f"policy is a setting of the Stabilizer; write {name}(Stabilizer.from_policy('chat', budget=…))"
+        return ConfigError(told, setting=unknown)
+    if unknown in {*inspect.signature(Stabilizer).parameters, *WINDOW_SETTINGS}:
+        others = "" if unknown == "budget" else "budget=…, "
+        told = f"{unknown} is a setting of the Stabilizer; write {name}(Stabilizer({others}{unknown}=…))"
+        return ConfigError(told, setting=unknown)
+    known = f"known are {', '.join(own)}"
+    return ConfigError(f"{name} has no setting {unknown!r}{nearest(unknown, own)}; {known}", setting=unknown)

@@ -169,6 +169,6 @@ def require_adapter(native: object) -> Adapter[object]:
             raise AdapterError("texts have no roles; write [{'role': 'user', 'content': …}]")
         raise AdapterError(
             f"no adapter knows a list of {kind}; installed are {', '.join(adapter_names())}; read the messages with an "
-            "adapter of your own and hand over the artifacts"
+            "adapter of your own and pass the artifacts"
         )
     return adapter

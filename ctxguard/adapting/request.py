@@ -18,20 +18,19 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 from ctxguard.adapting.fields import Path, copy_with, is_list, is_record, place_name
 from ctxguard.adapting.message_view import EDITABLE_IN_SCHEMAS, IDENTIFIERS
 from ctxguard.adapting.recent import Recent
-from ctxguard.artifacts import Artifact, Field, Kind
+from ctxguard.artifacts import OUTSIDE, Artifact, Field, Kind
 from ctxguard.checks.no_pii import NoPII
 from ctxguard.errors import CheckFailedError, ConfigError
 from ctxguard.history.pairing import is_well_formed
 from ctxguard.pii import Detector
 from ctxguard.pii.rule_sets import for_identifiers
 from ctxguard.report import Report
+from ctxguard.report.places import keys_of, place_in
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens.counters import find_counter
 from ctxguard.tokens.schemas import DECLARATIONS, PARAMETERS, WRAPPED, compact, fields_of
 from ctxguard.views.outcomes import clipped
 
-_OUTSIDE: Final = object()
-"""The `source` of the artifact that contains the texts outside the history."""
 _MASK_TOKENS: Final = 8
 """Number of tokens by which a text may grow when values in it are replaced with placeholders."""
 
@@ -83,7 +82,7 @@ class OutsideTexts:
         """
         if self.artifact is None:
             return {}, "", list(artifacts)
-        mine = [artifact for artifact in artifacts if artifact.root.source is _OUTSIDE]
+        mine = [artifact for artifact in artifacts if artifact.root.source is OUTSIDE]
         if len(mine) != 1 or len(mine[0].fields) != len(self.paths):
             raise CheckFailedError(("SystemIntact: a stage dropped or merged the texts outside the history",))
         changes: dict[Path, object] = {
@@ -99,7 +98,7 @@ class OutsideTexts:
 def _artifact(instructions: str | None, fields: tuple[Field, ...]) -> Artifact:
     # tools and settings are counted with the whole request, so the artifact must not count them again
     tokens = 0 if instructions is None else None
-    return Artifact(Kind.SYSTEM, instructions or "", tokens, fields=fields, source=_OUTSIDE)
+    return Artifact(Kind.SYSTEM, instructions or "", tokens, fields=fields, source=OUTSIDE)
 
 
 Native = TypeVar("Native")
@@ -214,7 +213,9 @@ class RequestTexts(Generic[Native]):
             fields = list(_schema_fields(request, is_editable=is_editable))
         except (RecursionError, TypeError) as error:  # cyclic, nested too deeply, or with keys that are not strings
             raise ConfigError(f"tools and schemas cannot be read: {error}; send plain JSON", setting="tools") from None
-        placed = [one for one in fields if not is_well_formed(one[1].text) or _matches(detectors, one[1])]
+        found = (one for one in fields if not is_well_formed(one[1].text) or _matches(detectors, one[1]))
+        outer = {_TOOLS: request.tools, "schemas": request.schemas, "settings": request.settings}
+        placed = [(path, replace(one, words=place_in(outer, keys_of(one.place)))) for path, one in found]
         prompt = Field(_INSTRUCTIONS, text or "", is_editable, is_identifier=False, tokens=0)
         is_dirty = bool(text) and (not is_well_formed(prompt.text) or _matches(detectors, prompt))
         if is_dirty and not is_editable:

@@ -32,7 +32,7 @@ class AuthorityFirst:
                 is_late = id(artifact.root) in prompt and (position > begun or had_task)
             if is_late:
                 yield Finding(
-                    f"a {artifact.kind} artifact stands behind what has less authority", f"artifacts[{position}]"
+                    f"a {artifact.kind} artifact follows a message of lower authority", f"artifacts[{position}]"
                 )
 
 

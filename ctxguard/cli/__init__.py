@@ -15,6 +15,8 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line. If the extra `cli` is missing, print how to install it and exit with code 2."""
     try:
+        import rich  # noqa: F401 - imported here to report a missing package in one sentence
+
         from ctxguard.cli.program import main as run
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] not in ("rich", "typer"):

@@ -23,12 +23,11 @@ from typing import Any, Final, Literal
 import typer
 
 from ctxguard import __version__
-from ctxguard.cli.options import spread
-from ctxguard.errors import ConfigError
+from ctxguard.cli.options import CountingOptions, spread
 from ctxguard.harness.bench import BenchCall, contestants, play
 from ctxguard.harness.contestants import BASELINE, Peer, synthetic_recordings
 from ctxguard.harness.document import rounded
-from ctxguard.harness.engine import cores, number
+from ctxguard.harness.engine import cores
 from ctxguard.harness.gain import gain, judges
 from ctxguard.harness.recordings import Skipped, recordings
 from ctxguard.report.printing import counted, note, out, refuse_overwriting, working
@@ -232,7 +231,9 @@ MOST_NOTES: Final = 20  # more notes would scroll the table out of view
 
 @spread("bench")
 def bench(
-    budgets: str = "8k",
+    budget: str = "8k",
+    window: int | None = None,
+    model: str | None = None,
     only: list[str] | None = None,
     modules: list[str] | None = None,
     counter: str = "auto",
@@ -249,7 +250,8 @@ def bench(
     Exit codes: 0 compared; 2 no call of the sessions exceeds a budget.
     """
     refuse_overwriting(output, sessions or [])
-    tokens = _budgets(budgets)
+    counting = CountingOptions(budget=budget, window=window, model=model)
+    tokens = [counting.tokens(each) for each in counting.budgets()]
     name = find_counter(counter).name
     able, absent = contestants(only or [], _importable(modules or []))
     calls, played, skipped = _play_all(sessions, able, tokens, counter, processes)
@@ -308,11 +310,3 @@ def _importable(modules: Sequence[str]) -> Sequence[str]:
     else:
         note("no other library is compared; --with MODULE adds some: benchmarks.peers of the source repository")
     return modules
-
-
-def _budgets(text: str) -> list[int]:
-    values = [number(part.strip()) for part in text.split(",")]
-    found = [int(value) for value in values if not isinstance(value, str) and value >= 1]
-    if len(found) < len(values):
-        raise ConfigError(f"budgets are whole numbers of tokens, such as 4k,8k, not {text!r}", setting="budgets")
-    return list(dict.fromkeys(found))

@@ -122,8 +122,8 @@ def explain_file(file: str, rules: str | None = None, config: Path | None = None
         raise ConfigError(f"{detector.name} cannot explain its findings; name other rules", setting="rules")
     with working(f"explaining {file}"):
         reasons = explain_file_text(read_text(file), detector)
-    for (line, column, label), rule, fault in reasons:
-        out(f"{file}:{line}:{column}: {label} {f'not found by {rule}: {fault}' if fault else f'found by {rule}'}")
+    for place, rule, fault in reasons:
+        out(f"{file}:{place} {f'not found by {rule}: {fault}' if fault else f'found by {rule}'}")
 
 
 @app.command("init", cls=Command)
@@ -160,7 +160,7 @@ def find_detectors(names: str | None, config: Path | None) -> list[Detector]:
 
 
 def _scan_text(found: Mapping[str, Sequence[Place]]) -> str:
-    lines = [f"{file}:{place.line}:{place.column}: {place.label}" for file in found for place in found[file]]
+    lines = [f"{file}:{place}" for file in found for place in found[file]]
     counts = Counter(place.label for places in found.values() for place in places)
     total = counted(sum(counts.values()), "finding")
     told = ", ".join(f"{count} {label}" for label, count in counts.most_common())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -173,7 +174,8 @@ def _budget(counting: CountingOptions, known: StabilizerConfig) -> int | None:
         return None
     from ctxguard.stabilizer import Stabilizer
 
-    return Stabilizer(counting.tokens(budget), headroom=counting.headroom or 0, counter="estimate").budget_for()
+    tokens = counting.tokens(budget, known.model)
+    return Stabilizer(tokens, headroom=counting.headroom or 0, counter="estimate").budget_for()
 
 
 def _as_text(judged: Sequence[tuple[str, Sequence[CheckResult]]]) -> str:
@@ -190,9 +192,7 @@ def _as_json(path: str, judged: Sequence[tuple[str, Sequence[CheckResult]]], *, 
             "ok": not any(result.findings for result in results),
             "checks": [result.name for result in results],
             "findings": [
-                {"check": result.name, "message": finding.message, "path": finding.path}
-                for result in results
-                for finding in result.findings
+                {"check": result.name, **asdict(finding)} for result in results for finding in result.findings
             ],
         }
         for name, results in judged

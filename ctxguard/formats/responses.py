@@ -133,7 +133,7 @@ class ResponsesAdapter(Format):
     def last_stage(draft: Draft) -> Draft:
         """Drop items that are there twice, and replace what the API refuses as null or empty: texts, contents, ids."""
         once = [artifact for artifact in draft.artifacts if not isinstance(artifact.source, Repeated)]
-        draft = fill_nulls(draft.revise(once, reason="the same item stands before it"))
+        draft = fill_nulls(draft.revise(once, reason="a duplicate of an earlier item"))
         artifacts = [a.revised() if any(map(without_empties, _items(a))) else a for a in draft.artifacts]
         return draft.revise(artifacts, action="repaired", reason="the API refuses what is null or empty")
 

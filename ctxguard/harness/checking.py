@@ -10,6 +10,7 @@ from ctxguard.checks import AuthorityFirst, CallsArePaired, Check, NoPII, Within
 from ctxguard.draft import CallSettings, Draft
 from ctxguard.harness.sessions import RecordedSession, key_name
 from ctxguard.report import CheckResult, Finding
+from ctxguard.report.places import clean_words, in_words, keys_of, place_in
 from ctxguard.tokens import ArtifactCounter, find_counter
 
 if TYPE_CHECKING:
@@ -50,30 +51,41 @@ def judge_session(
         from ctxguard.pii import STANDARD
 
         checks.append(NoPII(STANDARD if rules is None else rules))
-    results = tuple(CheckResult(check.name, tuple(check(draft))) for check in checks)
+    results = tuple(CheckResult(check.name, tuple(in_words(check(draft), draft, rules))) for check in checks)
     if not pii:
         return results
     *others, last = results
-    return (*others, CheckResult(last.name, (*last.findings, *search(session.unread, rules, "record").findings)))
+    beside = search(session.unread, rules, "record", "the record").findings
+    return (
+        *others,
+        CheckResult(last.name, (*last.findings, *beside)),
+    )
 
 
-def search(value: object, rules: Detector | None = None, path: str = "row") -> CheckResult:
+def search(value: object, rules: Detector | None = None, path: str = "row", what: str = "the row") -> CheckResult:
     """Return the personal data in all texts of a parsed JSON value, whatever it means.
 
     Args:
         value: The value. Keys of objects are searched, too.
         rules: Rules that define personal data; None means `ctxguard.pii.STANDARD`.
-        path: How findings name the value.
+        path: How the paths of findings name the value.
+        what: How their words name it.
     """
     from ctxguard.pii import STANDARD
 
     chosen = STANDARD if rules is None else rules
     found = (
-        Finding(f"{span.label} was found", f"{place}[{span.start}:{span.end}]")
+        Finding(f"{span.label} was found", f"{place}[{span.start}:{span.end}]", _words(value, place, what, chosen))
         for place, text in _texts(value, path)
         for span in chosen.find(text)
     )
     return CheckResult(NoPII.name, tuple(found))
+
+
+def _words(value: object, place: str, what: str, rules: Detector) -> str:
+    path, _, key = place.partition(", ")
+    words = place_in(value, keys_of(path)[1:], what)
+    return clean_words(f"a key of {words}" if key else words, [rules])
 
 
 def _texts(value: object, path: str) -> Iterator[tuple[str, str]]:

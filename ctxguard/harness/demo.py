@@ -187,7 +187,7 @@ def _trail(report: Report) -> list[Panel]:
     return [
         Panel(
             Text(decision.artifact.text),
-            title=f"added: the trail of what has left, {decision.tokens_after:,} tokens",
+            title=f"added: the trail, {decision.tokens_after:,} tokens",
             title_align="left",
             border_style="magenta",
         )

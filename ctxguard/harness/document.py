@@ -60,7 +60,8 @@ class FiguresModel(_Model):
     saved: float | None = Field(description="Share of the input tokens that was saved.")
     saved_by: dict[str, int] = Field(
         {},
-        description="Number of tokens that each action removed from messages; negative if it added some.",
+        description="Number of tokens that each action removed from messages; negative if it added some, as new "
+        "messages do. Their sum is tokens_before - tokens_after.",
     )
     cuts: int = Field(description="Number of calls that cut the window.")
     cut_share: float | None

@@ -51,7 +51,8 @@ class Figures:
         needed: Largest number of tokens that the mandatory messages of a refused call need.
         tokens_before: Number of tokens in the histories, summed over all served calls.
         tokens_after: Number of tokens in the requests, summed over all served calls.
-        saved_by: Number of tokens that each action removed from messages, summed over all served calls.
+        saved_by: Number of tokens that each action removed from messages, summed over all served calls; negative if it
+            added some, as `new messages` does, the messages that stages wrote. Together these are the saved tokens.
         successors: Number of calls that follow a served call, in sessions that exceed the budget.
         extended: Number of these successors whose prompt begins like the previous prompt, at least up to the newest
             tool exchange of the previous prompt.

@@ -276,8 +276,9 @@ class _Player:
         own.tokens_before += before
         own.tokens_after += report.tokens_after
         for decision in report.decisions:
-            if decision.position is not None and decision.action != "kept":
-                own.saved_by[decision.action] += decision.tokens_before - decision.tokens_after
+            if decision.tokens_before != decision.tokens_after:
+                name = decision.action if decision.position is not None else "new messages"
+                own.saved_by[name] += decision.tokens_before - decision.tokens_after
         own.cuts += cut
         own.rebilled += report.cut.rebilled if report.cut is not None else 0
         self._judge(end, context.artifacts, report)

@@ -152,7 +152,7 @@ def pair_faults(messages: Iterable[WireMessage]) -> Iterator[tuple[str, str]]:
             if answered in waiting:
                 waiting.remove(answered)
             else:
-                yield "a tool result stands without its call", f"messages[{place}]"
+                yield "a tool result without its call", f"messages[{place}]"
         if message.results or (message.is_item and message.calls):
             waiting += message.calls
             continue

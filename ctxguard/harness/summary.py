@@ -27,10 +27,8 @@ def saved_by(own: FiguresModel) -> str:
     Together these are the saved tokens, for example `bounded 60,000, dropped 900; added: masked 300, new messages 80`.
     New messages are mainly the list of evicted steps.
     """
-    rest = own.tokens_before - own.tokens_after - sum(own.saved_by.values())
-    changes = {**own.saved_by, "new messages": rest}
     removed, added = (
-        ", ".join(f"{action} {abs(tokens):,}" for action, tokens in changes.items() if tokens * sign > 0)
+        ", ".join(f"{action} {abs(tokens):,}" for action, tokens in own.saved_by.items() if tokens * sign > 0)
         for sign in (1, -1)
     )
     return "; added: ".join(filter(None, (removed or "nothing" * bool(added), added)))

@@ -119,6 +119,9 @@ class NamesDetector:
         """
         with _needed():
             _folder()
+            for package in ("numpy", "onnxruntime", "tokenizers"):
+                if find_spec(package) is None:
+                    raise ImportError(package)
 
     def warm(self) -> None:
         """Load the model now rather than on first use.

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, islice
 from typing import Final, NamedTuple, TypeAlias
 
 from ctxguard.pii.detect.echo import Names, is_part_of_name
 from ctxguard.pii.detect.match import NO_WORD
 from ctxguard.pii.detectors import Rules
-from ctxguard.pii.mask.json_text import JsonToken, is_json, json_tokens, touching
+from ctxguard.pii.mask.json_text import JsonToken, is_json, json_paths, json_tokens, touching
 from ctxguard.pii.mask.masking_rules import Strategies
 from ctxguard.pii.mask.session import Masker
 from ctxguard.pii.rule_sets import RuleSet
 from ctxguard.pii.spans import Span, resolve
+from ctxguard.report.places import place_in
 
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")  # `str.splitlines` also splits inside JSON strings
+Find: TypeAlias = Callable[[str], Sequence[Span]]
 UNNAMED: Final = "PII"
 """The label reported for a masked value if no rule can be named. Only the surrounding JSON then revealed the value."""
 
@@ -29,11 +32,16 @@ class Place(NamedTuple):
         line: Line number, starting at 1.
         column: Column in characters, starting at 1.
         label: The label of the finding, such as `EMAIL` or `IBAN`.
+        place: In JSON, the message, the tool, or the field in words; empty if a rule matches in them, or elsewhere.
     """
 
     line: int
     column: int
     label: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.line}:{self.column}: {self.label}{f' in {self.place}' if self.place else ''}"
 
 
 def mask_file_text(text: str, rules: Rules, *, strategy: Strategies = "redact") -> str:
@@ -54,7 +62,7 @@ def scan_file_text(text: str, rules: Rules) -> list[Place]:
     for record in records(text):
         masked = session.text(record)
         if masked != record:
-            places += _locate(record, first, _changed_spans(masker, record, masked))
+            places += _located(record, first, list(_changed_spans(masker, record, masked)), masker.find)
         first += record.count("\n")
     return places
 
@@ -89,13 +97,15 @@ def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
             judged += [(span, f"the echo of {place.line}:{place.column}", ()) for place in islice(known_as, 1)]
         found = resolve((span for span, _, faults in judged if not faults), record)
         known: set[tuple[int, str]] = set()
+        told: list[tuple[Span, str, str]] = []
         for span, rule, faults in judged:
             is_near = len(faults) == 1 and (faults[0] != NO_WORD or rule in checked)
             is_free = not any(one.start < span.end and span.start < one.end for one in found)
             if (span in found if not faults else is_near and is_free) and (span.start, span.label) not in known:
                 known.add((span.start, span.label))
-                (place,) = _locate(record, first, iter((span,)))
-                reasons.append((place, rule, "".join(faults)))
+                told.append((span, rule, "".join(faults)))
+        places = _located(record, first, [span for span, _, _ in told], rules.find)
+        reasons += [(place, rule, fault) for place, (_, rule, fault) in zip(places, told, strict=True)]
         first += record.count("\n")
     return sorted(reasons)
 
@@ -152,6 +162,26 @@ def _token_findings(masker: Masker, token: JsonToken, spans: Sequence[Span]) -> 
     hit = touching(spans, token)
     for span in masker.find(token.value) or named or ([] if hit is None else [hit]) or [Span(0, 0, UNNAMED)]:
         yield Span(token.start, token.end, span.label)
+
+
+def _located(record: str, first: int, spans: Sequence[Span], find: Find) -> Iterator[Place]:
+    """Yield the places of findings in a record that begins in the line `first`, in JSON with their words."""
+    words = _in_words(record, spans, find)
+    return (place._replace(place=told) for place, told in zip(_locate(record, first, iter(spans)), words, strict=True))
+
+
+def _in_words(record: str, spans: Sequence[Span], find: Find) -> Iterator[str]:
+    """Yield for each finding in a record its place in words; an empty string for each if the record is not JSON."""
+    if not spans or not is_json(record):
+        yield from ("" for _ in spans)
+        return
+    root = json.loads(record)
+    paths = {start: (end, path) for start, end, path in json_paths(record)}
+    starts = list(paths)
+    for span in spans:
+        end, path = paths[starts[bisect_right(starts, span.start) - 1]]
+        words = place_in(root, path, "the record") if span.start < end else ""
+        yield "" if find(words) else words
 
 
 def _locate(record: str, first: int, spans: Iterator[Span]) -> Iterator[Place]:

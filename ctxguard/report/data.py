@@ -26,13 +26,16 @@ class Finding:
     Attributes:
         message: Description of the violation, which never contains a value that a rule would mask.
         path: Path of the violation, such as `artifacts[3].calls[0]`.
+        place: The same in words: "the arguments of tool `send` in message 3 (assistant)"; empty if the path is of
+            another kind.
     """
 
     message: str
     path: str
+    place: str = ""
 
     def __str__(self) -> str:
-        return f"{self.message} @ {self.path}"
+        return f"{self.message}{f': {self.place}' if self.place else ''} @ {self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ class ReportData:
     @property
     def masks(self) -> tuple[Callable[[str], str], ...]:
         """Functions that mask a string as the masking stages did; with pseudonyms, methods of a `MaskSession`."""
-        return self._draft.masks
+        return self._draft.masking.masks
 
     def user_names(self, host: str) -> bool:
         """Return whether a user message mentions a host name."""

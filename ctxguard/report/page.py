@@ -43,9 +43,9 @@ def render(template: str, filters: Mapping[str, Callable[..., object]] | None = 
     Raises:
         ImportError: If Jinja2 is not installed.
     """
-    from markupsafe import Markup
-
     environment = _environment()
+    from markupsafe import Markup  # imported here because Jinja2 brings it
+
     environment.filters.update(filters or {})
     return Markup(environment.get_template(template).render(values))  # noqa: S704 - the environment escapes
 

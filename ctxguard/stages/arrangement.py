@@ -87,7 +87,7 @@ class StartWithUser:
         return draft.revise((a for a in artifacts if id(a) not in gone), reason=_LED, cause="order")
 
 
-_REASON: Final = "the message behind it holds its text: roles take turns"
+_REASON: Final = "merged into the following message, because roles must alternate"
 _FILLER: Final = "…"
 """The text of an inserted message. Templates and providers do not accept an empty one."""
 _SPLIT: Final = "a record was joined to it in an earlier result"

@@ -323,7 +323,7 @@ class _Repair:
 
     def _why_orphan(self, position: int) -> str:
         if is_repeated(self.artifacts[position]):
-            return "the same item stands before it"
+            return "a duplicate of an earlier item"
         return "may answer one of several calls" if position in self.found.unclear else "answers no call"
 
     def mend(self) -> list[Artifact]:

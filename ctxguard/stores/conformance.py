@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from ctxguard.errors import ConfigError, StoreError
+from ctxguard.settings import extra
 from ctxguard.stores.protocol import Clock, ManagedStore
+
+with extra("testing", "ctxguard.testing needs Hypothesis and pytest"):
+    import pytest
+    from hypothesis import HealthCheck, given, settings
+    from hypothesis import strategies as st
 
 _SAME_STORE = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

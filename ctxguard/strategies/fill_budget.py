@@ -97,7 +97,7 @@ def _shorten_outputs(draft: Draft, history: History, must: list[int], excess: in
         if (gain := history.costs[position] - draft.counter.artifact(shorter)) > 0:
             artifacts[position] = shorter
             excess -= gain
-    return draft.revise(artifacts, action="bounded", reason="did not fit beside the messages that stay")
+    return draft.revise(artifacts, action="bounded", reason="did not fit into the budget after the mandatory messages")
 
 
 def _budget_error(draft: Draft, found: list[ExchangeSpan], must: list[int]) -> BudgetExceededError:

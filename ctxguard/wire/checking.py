@@ -16,13 +16,14 @@ from ctxguard.adapting.fields import Path, copy_with, is_field_name, member_at, 
 from ctxguard.adapting.message_view import FIXED
 from ctxguard.adapting.request import COUNTED_FROM, OutsideTexts, tools_of_call
 from ctxguard.artifacts import Field
-from ctxguard.checks.no_pii import scan, shown_place
+from ctxguard.checks.no_pii import shown_place
 from ctxguard.errors import CheckFailedError
 from ctxguard.formats.requests import count_sent, tools_beyond_estimate
 from ctxguard.history.pairing import is_well_formed, well_formed
-from ctxguard.pii import Detector, Masker, RuleSet, SessionVault, Span
+from ctxguard.pii import Detector, Masker, RuleSet, SessionVault
 from ctxguard.pii.mask.masking_rules import HASH_KEY_VARIABLE
 from ctxguard.pii.rule_sets import for_identifiers, for_names
+from ctxguard.report.places import clean_words, place_in
 from ctxguard.tokens.media import is_payload
 from ctxguard.tokens.text_cache import TextCache
 
@@ -195,7 +196,6 @@ class BodyCheck:
             Use.NAME: for_names(detectors),
             Use.FIXED: [one for one in strict if one is not None],
         }
-        self._clean: dict[Use, TextCache[bool]] = {use: TextCache() for use in Use}
         self._values = Values()
         self._clean_values: TextCache[bool] = TextCache()
         self._redacting = Masker(tuple(detectors)) if detectors else None
@@ -206,12 +206,7 @@ class BodyCheck:
 
     def labels_in(self, text: str, use: Use) -> Sequence[str]:
         """Return the labels of the rules that match in a text."""
-        if not text or self._clean[use].get(text):
-            return ()
-        labels = [span.label for detector in self._by_use[use] for span in scan(detector, text)]
-        if not labels:
-            self._clean[use].put(text, value=True)
-        return labels
+        return [span.label for detector in self._by_use[use] for span in detector.find(text)]
 
     def told_apart(self, body: Mapping[str, object]) -> Mapping[str, object]:
         """Return a body that says whose request it is by keyed hashes in place of values.
@@ -251,7 +246,7 @@ class BodyCheck:
         for place, text, use in (placed for path, value, _ in unknown for placed in texts_of(value, path)):
             if not is_well_formed(text):
                 if use is Use.FIXED:
-                    findings.append(f"half of a surrogate pair was found @ {self._place(place.path)}")
+                    findings.append(f"half of a surrogate pair was found{self._place(place.path, body)}")
                     continue
                 text = str(changes.setdefault(place.path, well_formed(text)))  # noqa: PLW2901 - the text that is sent
             labels = self.labels_in(text, use)
@@ -259,7 +254,7 @@ class BodyCheck:
             if labels and use is Use.TEXT:
                 changes[path] = self._redacting.mask(text)
                 labels = self.labels_in(str(changes[path]), use)
-            findings += [f"{label} was found @ {self._place(path)}" for label in labels]
+            findings += [f"{label} was found{self._place(path, body)}" for label in labels]
         if findings:
             raise CheckFailedError(tuple(findings))
         if not changes:
@@ -268,10 +263,10 @@ class BodyCheck:
                     self._clean_values.put(key, value=True)
         return copy_with(body, changes)
 
-    def _place(self, path: Path) -> str:
-        """Return the name of a place, or "…" if a rule matches in its keys, which may come from the user."""
-        place = place_name(path)
-        return shown_place(place, self._by_use[Use.TEXT])
+    def _place(self, path: Path, body: Mapping[str, object]) -> str:
+        """Return a place in words and as a path; "…" if a rule matches in its keys, which may come from the user."""
+        words = clean_words(place_in(body, path), self._by_use[Use.TEXT])
+        return f"{f': {words}' if words else ''} @ {shown_place(place_name(path), self._by_use[Use.TEXT])}"
 
 
 def _members(body: Mapping[str, object]) -> Iterator[tuple[Path, object]]:
@@ -327,7 +322,17 @@ class BodyTexts:
             body = copy_with(body, {place: tools})
         rest = {key: value for key, value in body.items() if key not in kind.read_by_adapter}
         outside = OutsideTexts.of(
-            (place.path, Field(place_name(place.path), text, editable=True, is_identifier=False, tokens=0))
+            (
+                place.path,
+                Field(
+                    place_name(place.path),
+                    text,
+                    editable=True,
+                    is_identifier=False,
+                    tokens=0,
+                    words=place_in(body, place.path),
+                ),
+            )
             for place, text, use in texts_of(kind.searched(rest))
             if use is Use.TEXT and (not is_well_formed(text) or check.labels_in(text, Use.TEXT))
         )
@@ -380,7 +385,6 @@ class WireMasking:
         self._own = own
         self._strategy = strategy
         self._is_own = own.strategy != "redact" or strategy == "redact"
-        self._found: TextCache[Sequence[Span]] = TextCache()
         self.detectors: tuple[Detector, ...] = (
             own.detectors if self._is_own else tuple(map(with_examples, own.detectors))
         )
@@ -398,7 +402,7 @@ class WireMasking:
                 return own
             return own.without_placeholders() if vault is None else own.with_vault(vault)
         strategy = "redact" if redacts else self._strategy
-        return Masker(self.detectors, strategy=strategy, vault=vault, escape=self._own.escape, cache=self._found)
+        return Masker(self.detectors, strategy=strategy, vault=vault, escape=self._own.escape)
 
 
 def with_examples(detector: Detector) -> Detector:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import warnings
 
 import pytest
@@ -19,9 +20,10 @@ from langchain_core.prompts import ChatPromptTemplate
 from pydantic_ai import Agent, capabilities
 
 import ctxguard_langchain
+import ctxguard_openai_agents
 import ctxguard_pydantic_ai
 from ctxguard import Stabilizer
-from ctxguard.errors import CtxguardError
+from ctxguard.errors import ConfigError, CtxguardError
 
 MODEL = FakeListChatModel(responses=["hi"])
 STABILIZER = Stabilizer(8_000)
@@ -66,29 +68,35 @@ def as_a_filter_of_the_agents_sdk(given):
     asyncio.run(Runner.run(OpenAIAgent("a"), "hello", run_config=RunConfig(call_model_input_filter=given)))
 
 
+IN_LANGCHAIN = r"prompt \| ContextGuard\(stabilizer\) \| model in a chain, .* each from ctxguard_langchain"
+IN_PYDANTIC_AI = r"write capabilities=\[ContextGuard\(stabilizer\)\], or .* each from ctxguard_pydantic_ai"
+IN_THE_AGENTS_SDK = r"RunConfig\(call_model_input_filter=call_model_input_filter\(stabilizer\)\)"
+STEP = ctxguard_langchain.ContextGuard(STABILIZER)
+
+
 @pytest.mark.parametrize(
     ("place", "given", "says"),
     [
-        *(
-            (place, STABILIZER, "a Stabilizer is not a hook")
-            for place in (before_a_model, behind_a_model, as_a_graphs_hook, as_a_capability, as_a_history_processor)
-        ),
-        (as_a_filter_of_the_agents_sdk, STABILIZER, "or call_model_input_filter, such as"),
-        *(
-            (place, MIDDLEWARE, r"in a chain, write ContextGuard\(stabilizer\)")
-            for place in (before_a_model, behind_a_model, as_a_graphs_hook)
-        ),
-        (behind_a_model, ctxguard_langchain.ContextGuard(STABILIZER), "the guard goes before the model"),
-        (before_a_prompt, ctxguard_langchain.ContextGuard(STABILIZER), "the guard goes between prompt and model"),
-        (as_a_graphs_hook, ctxguard_langchain.ContextGuard(STABILIZER), r"pre_model_hook\(stabilizer\)"),
-        (before_a_model, CAPABILITY, r"Agent\(capabilities="),
-        (as_a_history_processor, CAPABILITY, r"write history_processor\(stabilizer\)"),
+        *((place, STABILIZER, IN_LANGCHAIN) for place in (before_a_model, behind_a_model, as_a_graphs_hook)),
+        *((place, STABILIZER, IN_PYDANTIC_AI) for place in (as_a_capability, as_a_history_processor)),
+        (as_a_filter_of_the_agents_sdk, STABILIZER, IN_THE_AGENTS_SDK),
+        *((place, MIDDLEWARE, IN_LANGCHAIN) for place in (before_a_model, behind_a_model, as_a_graphs_hook)),
+        *((place, MIDDLEWARE, IN_PYDANTIC_AI) for place in (as_a_capability, as_a_history_processor)),
+        (as_a_filter_of_the_agents_sdk, MIDDLEWARE, IN_THE_AGENTS_SDK),
+        (behind_a_model, STEP, "the guard goes before the model"),
+        (before_a_prompt, STEP, "the guard goes between prompt and model"),
+        (as_a_graphs_hook, STEP, r"pre_model_hook\(stabilizer\)"),
+        *((place, STEP, IN_PYDANTIC_AI) for place in (as_a_capability, as_a_history_processor)),
+        (as_a_filter_of_the_agents_sdk, STEP, IN_THE_AGENTS_SDK),
+        (before_a_model, CAPABILITY, IN_LANGCHAIN),
+        (as_a_history_processor, CAPABILITY, IN_PYDANTIC_AI),
+        (as_a_filter_of_the_agents_sdk, CAPABILITY, IN_THE_AGENTS_SDK),
         (as_a_capability, PROCESSOR, r"ProcessHistory\(history_processor"),
-        (as_a_capability, ctxguard_pydantic_ai.history_processor, "hand over the guard made with it"),
-        (as_a_history_processor, ctxguard_pydantic_ai.history_processor, "hand over the guard made with it"),
-        (as_a_capability, ctxguard_pydantic_ai.ContextGuard, "hand over the guard made with it"),
-        (as_a_graphs_hook, ctxguard_langchain.pre_model_hook, "hand over the guard made with it"),
-        (before_a_model, ctxguard_langchain.ContextGuard, "hand over the guard made with it"),
+        (as_a_capability, ctxguard_pydantic_ai.history_processor, IN_PYDANTIC_AI),
+        (as_a_history_processor, ctxguard_pydantic_ai.history_processor, IN_PYDANTIC_AI),
+        (as_a_capability, ctxguard_pydantic_ai.ContextGuard, IN_PYDANTIC_AI),
+        (as_a_graphs_hook, ctxguard_langchain.pre_model_hook, IN_LANGCHAIN),
+        (before_a_model, ctxguard_langchain.ContextGuard, r"write Stabilizer\(budget=…\)"),
     ],
 )
 def test_what_is_called_in_another_place_says_what_to_write(place, given, says):
@@ -97,9 +105,62 @@ def test_what_is_called_in_another_place_says_what_to_write(place, given, says):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("given", [STABILIZER, ctxguard_langchain.ContextGuardMiddleware])
-def test_create_agent_calls_nothing_and_its_error_names_what_the_page_explains(given):
+@pytest.mark.parametrize("given", [STABILIZER, STEP, CAPABILITY])
+def test_what_is_no_middleware_says_which_class_to_import(given):
+    from langchain.agents import create_agent
+
+    kind = type(given)
+    line = rf"{kind.__name__} of ctxguard\w* is not agent middleware; write middleware=\[ContextGuardMiddleware\(sta"
+    with pytest.raises(ConfigError, match=line):
+        create_agent(MODEL, [], middleware=[given])
+    assert not hasattr(kind, "wrap_tool_call")
+    assert inspect.getmembers(kind)
+
+
+def test_create_agent_calls_nothing_and_its_error_names_what_the_page_explains():
     from langchain.agents import create_agent
 
     with pytest.raises(AttributeError, match="has no attribute 'wrap_tool_call'"):
-        create_agent(MODEL, [], middleware=[given])
+        create_agent(MODEL, [], middleware=[ctxguard_langchain.ContextGuardMiddleware])
+
+
+GUARDS = [
+    *(ctxguard_langchain.ContextGuard, ctxguard_langchain.ContextGuardMiddleware, ctxguard_langchain.pre_model_hook),
+    *(ctxguard_pydantic_ai.ContextGuard, ctxguard_pydantic_ai.history_processor),
+    ctxguard_openai_agents.call_model_input_filter,
+]
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+@pytest.mark.parametrize(
+    ("args", "named", "says"),
+    [
+        ((), {"budget": 8_000}, "budget is a setting of the Stabilizer; write {}(Stabilizer(budget=…))"),
+        (
+            (),
+            {"policy": "chat"},
+            "policy is a setting of the Stabilizer; write {}(Stabilizer.from_policy('chat', budget=…))",
+        ),
+        (
+            (STABILIZER,),
+            {"target": 0.5},
+            "target is a setting of the Stabilizer; write {}(Stabilizer(budget=…, target=…))",
+        ),
+        ((), {}, "{} needs a Stabilizer; write {}(Stabilizer(budget=8_000))"),
+        ((STABILIZER, 8_000), {}, "{} takes a Stabilizer, and all else by name ("),
+        ((STABILIZER,), {"windw": 5}, "{} has no setting 'windw' (did you mean 'window'?); known are stabilizer, "),
+        ((8_000,), {}, "expected a Stabilizer, got 8000; write Stabilizer(budget=…)"),
+        ((Stabilizer,), {}, "expected a Stabilizer, got the class Stabilizer; write Stabilizer(budget=…)"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_explained_with_the_right_line(guard, args, named, says):
+    with pytest.raises(ConfigError) as caught:
+        guard(*args, **named)
+    assert str(caught.value).startswith(says.replace("{}", guard.__name__))
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_an_editor_shows_the_parameters_of_every_guard(guard):
+    parameters = inspect.signature(guard).parameters.values()
+    assert next(iter(parameters)).name == "stabilizer"
+    assert not {each.kind for each in parameters} & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}

@@ -114,7 +114,7 @@ def test_what_is_no_stabilizer_is_refused_at_once(make, given):
 @pytest.mark.parametrize("guard", [langchain_guard, pydantic_ai_guard, strands_guard])
 def test_a_guard_in_place_of_the_stabilizer_is_refused_at_once(make, guard):
     """A guard of PydanticAI can be called, so it must not be taken for a function that gives a stabilizer."""
-    with pytest.raises(ConfigError, match=r"is a guard already; hand over the Stabilizer itself"):
+    with pytest.raises(ConfigError, match=r"already contains a stabilizer; pass the Stabilizer itself"):
         make(guard(Stabilizer(4_000)))
 
 

@@ -115,7 +115,9 @@ def test_what_may_not_be_edited_is_passed_on_and_found_with_its_place(message, p
     (out,), report = outcome([message])
     assert out is message
     (found,) = findings(report)
-    assert found.startswith(f"EMAIL was found @ artifacts[0].{place}")
+    assert found.startswith("EMAIL was found: ")
+    assert "message 0 (user)" in found
+    assert f" @ artifacts[0].{place}" in found
 
 
 def test_the_ids_and_names_of_calls_are_searched():
@@ -215,7 +217,9 @@ def test_requests_of_anthropic_come_back_with_masked_tools():
     assert report.ok, findings(report)
     assert MAIL not in json.dumps(done)
     done, report = stabilize_request({**request, "metadata": {"user_id": MAIL}}, Stabilizer(4_000))
-    assert findings(report) == [f"EMAIL was found @ artifacts[0].settings.metadata.user_id[9:{9 + len(MAIL)}]"]
+    assert findings(report) == [
+        f"EMAIL was found: the field `metadata.user_id` of the request @ artifacts[0].settings.metadata.user_id[9:{9 + len(MAIL)}]"
+    ]
 
 
 @pytest.mark.parametrize("door", ["tools", "instructions"])
@@ -225,7 +229,8 @@ def test_what_a_door_cannot_give_back_fails_the_check(door):
     else:
         out, report = stabilize_input([USER], Stabilizer(4_000), instructions=f"Write to {MAIL}.")
     assert out == [USER]
-    assert [found.partition("[")[0] for found in findings(report)] == ["EMAIL was found @ artifacts"]
+    where = {"tools": "the description of tool `f`", "instructions": "the system prompt"}[door]
+    assert [found.partition("[")[0] for found in findings(report)] == [f"EMAIL was found: {where} @ artifacts"]
     assert f".{door}" in findings(report)[0]
 
 

@@ -17,7 +17,7 @@ from ctxguard.checks import (
     WithinBudget,
     provider_profile,
 )
-from ctxguard.draft import CallSettings, Draft
+from ctxguard.draft import CallSettings, Draft, Masking
 from ctxguard.errors import ConfigError
 from ctxguard.pii import STANDARD, Masker, Rule, RuleSet
 from ctxguard.policies import agent_stages
@@ -52,10 +52,10 @@ def test_within_budget():
 
 
 def test_authority_first():
-    behind = "a system artifact stands behind what has less authority @ artifacts[1]"
+    behind = "a system artifact follows a message of lower authority @ artifacts[1]"
     assert found(AuthorityFirst(), [user(), SYSTEM], history=(SYSTEM, user())) == [behind]
     assert found(AuthorityFirst(), [Artifact("task", "t"), SYSTEM], history=(SYSTEM, Artifact("task", "t"))) == [behind]
-    assert found(AuthorityFirst(), [user(), Artifact("task", "t")])[0].startswith("a task artifact stands behind")
+    assert found(AuthorityFirst(), [user(), Artifact("task", "t")])[0].startswith("a task artifact follows")
 
 
 def test_a_system_message_in_the_middle_keeps_its_place():
@@ -131,7 +131,7 @@ def test_no_pii_finds_it_in_every_slot_and_never_says_it():
 
 def test_no_pii_without_rules_of_its_own_uses_those_of_the_masking_stages():
     assert found(NoPII(), [user("jane.doe@corp-mail.net")]) == []
-    assert found(NoPII(), [user("jane.doe@corp-mail.net")], detectors=(STANDARD,)) != []
+    assert found(NoPII(), [user("jane.doe@corp-mail.net")], masking=Masking(detectors=(STANDARD,))) != []
 
 
 def test_no_pii_claims_no_more_than_its_rules_can_tell():

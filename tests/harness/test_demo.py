@@ -70,7 +70,7 @@ def test_the_table_the_trail_and_the_report_tell_the_same_figures(width):
     gone = [line for line in shown.splitlines() if line.rstrip().endswith(" dropped")]
     numbers = [re.search(r"(\d+) messages: ", line) for line in gone]
     assert sum(int(number[1]) if number else 1 for number in numbers) == counts["dropped"]
-    assert f"what has left, {next(d.tokens_after for d in report.decisions if d.position is None)} tokens" in shown
+    assert f"added: the trail, {next(d.tokens_after for d in report.decisions if d.position is None)} tokens" in shown
     assert f"{report.tokens_before:,} -> {report.tokens_after:,} tokens" in shown
 
 

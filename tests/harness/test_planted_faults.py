@@ -94,7 +94,7 @@ def test_without_a_fault_every_law_holds_under_pressure():
     ("fault", "law", "call", "said"),
     [
         (drops_system, "system", 31, "a system prompt was lost"),
-        (orphans_result, "pairs", 32, "a tool result stands without its call"),
+        (orphans_result, "pairs", 32, "a tool result without its call"),
         (leaks, "personal data", 37, "EMAIL was found"),
         (exceeds, "budget", 41, f"{BUDGET + 1} tokens are sent and the budget is {BUDGET}"),
         (rewrites_prefix, "prefix", 2, "the prompt does not extend the one before, and there was room"),

@@ -165,7 +165,7 @@ def test_what_was_saved_is_the_sum_of_what_was_removed_and_added(tmp_path):
     assert "masked" in added
     assert "new messages" in added
     total = [sum(int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*\b", text)) for text in (removed, added)]
-    assert total[0] - total[1] == own.tokens_before - own.tokens_after
+    assert total[0] - total[1] == own.tokens_before - own.tokens_after == sum(own.saved_by.values())
 
 
 def test_a_bill_above_that_of_the_whole_history_is_said_in_words(tmp_path):

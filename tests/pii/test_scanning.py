@@ -33,7 +33,11 @@ def test_places_are_lines_and_columns():
 
 def test_json_is_searched_in_its_strings_after_its_keys_and_behind_escapes():
     text = '{"a": "x \\u006aane@corp-mail.net",\n "ssn": "078-05-1120", "card": 4111111111111111}'
-    assert scan_file_text(text, STANDARD) == [Place(1, 10, "EMAIL"), Place(2, 10, "SSN"), Place(2, 32, "CREDIT_CARD")]
+    assert scan_file_text(text, STANDARD) == [
+        Place(1, 10, "EMAIL", "the field `a` of the record"),
+        Place(2, 10, "SSN", "the field `ssn` of the record"),
+        Place(2, 32, "CREDIT_CARD", "the field `card` of the record"),
+    ]
 
 
 def test_each_line_of_jsonl_is_a_document_of_its_own():

@@ -79,4 +79,6 @@ def test_a_placeholder_stands_for_the_whole_value():
 def test_the_check_finds_what_no_stage_masked():
     history = [Artifact("user", (Part("text", "card 4111 1111", editable=False), Part("text", "1111 1111")))]
     (finding,) = [f for check in Stabilizer(9_000).stabilize(history).report.checks for f in check.findings]
-    assert str(finding) == "CREDIT_CARD was found @ artifacts[0].content, over several parts"
+    assert (
+        str(finding) == "CREDIT_CARD was found: the text of message 0 (user) @ artifacts[0].content, over several parts"
+    )

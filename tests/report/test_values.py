@@ -110,7 +110,10 @@ def test_a_word_of_ones_own_is_no_part_of_a_place():
 
 
 def test_known_keys_stay_in_a_place():
-    with pytest.raises(CheckFailedError, match=r"EMAIL was found @ artifacts\[0\]\.settings\.metadata\.user_id"):
+    with pytest.raises(
+        CheckFailedError,
+        match=r"EMAIL was found: the field `metadata.user_id` of the request @ artifacts\[0\]\.settings\.metadata\.user_id",
+    ):
         stabilize_request({"messages": [USER], "metadata": {"user_id": MAIL}}, Stabilizer(9_000, on_failure="raise"))
 
 

@@ -129,7 +129,7 @@ def test_the_check_finds_a_known_name_that_was_not_masked():
     guard = Stabilizer(600, stages=[MaskPII(masker=masker), unmask_last])
     report = guard.stabilize(history).report
     assert [str(one) for check in report.checks for one in check.findings] == [
-        "PERSON was found @ artifacts[2].content[4:8]"
+        "PERSON was found: the text of message 2 (user) @ artifacts[2].content[4:8]"
     ]
     # a text of before was decided when nobody was known
     assert (

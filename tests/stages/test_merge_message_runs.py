@@ -128,7 +128,7 @@ def test_native_messages_are_joined():
     assert out == [{"role": "user", "content": [{"type": "text", "text": "one\n\ntwo"}]}]
     assert report.ok, str(report)
     assert [d.reason for d in report.decisions if d.action == "dropped"] == [
-        "the message behind it holds its text: roles take turns"
+        "merged into the following message, because roles must alternate"
     ]
 
 

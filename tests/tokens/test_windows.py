@@ -12,6 +12,7 @@ from ctxguard import Artifact, Stabilizer
 from ctxguard.errors import ConfigError
 from ctxguard.tokens.families import FALLBACK, Window, window_of
 from ctxguard.wire.guard import Guard, WireRequest
+from tests.test_cli import cli
 
 PUBLISHED = {
     128_000: "gpt-4o gpt-4o-mini gpt-4o-2024-08-06 chatgpt-4o-latest gpt-4-turbo gpt-5-chat-latest gpt-5.1-chat-latest "
@@ -122,8 +123,6 @@ def test_a_share_is_of_the_window_of_the_model():
     assert (named.budget, named.details["window"]["source"]) == (500, "caller")
     guarded = ctxguard.guard([{"role": "user", "content": "hello"}], budget="50%", model="gpt-5", headroom=0)
     assert guarded.report.budget == 136_000
-    with pytest.raises(ConfigError, match=r"name model=…, or window=…"):
-        Stabilizer("50%").stabilize(HISTORY)
 
 
 def test_the_model_that_the_stabilizer_names_comes_before_the_name_of_a_deployment():
@@ -168,3 +167,43 @@ def test_a_request_that_names_no_model_gets_the_fallback_on_the_wire():
     body = json.dumps({"messages": [{"role": "user", "content": "hello"}]}).encode()
     prepared = Guard(Stabilizer("80%", headroom=0)).prepare(WireRequest("POST", "/v1/chat/completions", {}, body))
     assert prepared.report.details["window"]["resolved"] is False
+
+
+def doors_without_a_model(configured):
+    """Return what a program can call with a budget of `80%` where no model is named."""
+    import ctxguard_anthropic
+    import ctxguard_bedrock
+    import ctxguard_google
+    import ctxguard_langchain
+    import ctxguard_openai
+
+    share, said = Stabilizer("80%"), [{"role": "user", "content": "hello"}]
+    return {
+        "stabilize": lambda: share.stabilize(HISTORY),
+        "plan": lambda: share.plan(HISTORY),
+        "session": lambda: share.session().append(HISTORY[0]),
+        "guard": lambda: ctxguard.guard(said, budget="80%"),
+        "from_config": lambda: Stabilizer.from_config(configured).stabilize(HISTORY),
+        "OpenAI": lambda: ctxguard_openai.stabilize_messages(said, share),
+        "Anthropic": lambda: ctxguard_anthropic.stabilize_messages(said, share),
+        "Bedrock": lambda: ctxguard_bedrock.stabilize_messages([{"role": "user", "content": [{"text": "a"}]}], share),
+        "Gemini": lambda: ctxguard_google.stabilize_messages([{"role": "user", "parts": [{"text": "a"}]}], share),
+        "LangChain": lambda: ctxguard_langchain.ContextGuard(share).invoke([("user", "hello")]),
+    }
+
+
+def test_a_share_without_a_model_is_refused_in_the_same_words_through_every_door(tmp_path):
+    configured, session = tmp_path / "own.yaml", tmp_path / "session.json"
+    configured.write_text("stabilizer: {budget: 80%}\n")
+    session.write_text('[{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hello"}]')
+    said = {}
+    for name, call in doors_without_a_model(configured).items():
+        with pytest.raises(ConfigError) as caught:
+            call()
+        said[name] = str(caught.value)
+    for command in ("stabilize", "check", "replay", "bench"):
+        run = cli(command, session, "--budget", "80%")
+        assert run.returncode == 2
+        said[command] = run.stderr.splitlines()[-1].removeprefix("ctxguard: ")
+    assert len(set(said.values())) == 1, said
+    assert "name the model (model=… or --model) or the window (window=… or --window)" in said["stabilize"]

@@ -64,7 +64,7 @@ def test_anthropic(provider, address):
 def test_a_refused_request_is_an_error_of_the_sdk_at_once(provider, address):
     with openai.OpenAI(base_url=f"{address}/v1", api_key="none") as plain:
         client = ctxguard_openai.guarded(plain, Stabilizer(40))
-        with pytest.raises(openai.BadRequestError, match="what must stay needs") as caught:
+        with pytest.raises(openai.BadRequestError, match="the mandatory messages need") as caught:
             client.chat.completions.create(model="m", messages=[{"role": "user", "content": "word " * 200}])
     assert caught.value.code == "context_length_exceeded"
     assert provider.bodies == []

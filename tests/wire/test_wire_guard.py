@@ -144,7 +144,7 @@ def test_what_no_stage_reads_in_a_message_is_redacted(guard):
     ids=["tool name", "property", "link", "model"],
 )
 def test_what_may_not_be_changed_is_refused_by_its_place_and_never_by_its_value(guard, body):
-    with pytest.raises(CheckFailedError, match="EMAIL was found @ ") as caught:
+    with pytest.raises(CheckFailedError, match=r"EMAIL was found(: [^@]*)? @ ") as caught:
         guard.prepare(ask(body))
     assert MAIL not in str(caught.value)
 

@@ -392,7 +392,7 @@ class Engine:
         self._fits = lru_cache(MEMO)(self._match_shape)
         self._finds_number = lru_cache(MEMO)(self.find)
         self._filter_lowered = lru_cache(MEMO)(self._filter_lowered_anew)
-        self._clean: TextCache[bool] = TextCache()
+        self._found: TextCache[tuple[Span, ...]] = TextCache()
         self._echoes = tuple(one for one in self._matchers if one.rule.echo)
 
     def warm(self) -> None:
@@ -408,12 +408,11 @@ class Engine:
         return all(one.stands_alone for one in self._matchers)
 
     def find(self, text: str) -> tuple[Span, ...]:
-        """Return the findings, sorted by offset and without overlaps. Texts without findings are remembered."""
-        if not text or self._clean.get(text):
-            return ()
-        found = self._search(text, self._candidates)
-        if not found:
-            self._clean.put(text, value=True)
+        """Return the findings, sorted by offset and without overlaps. The findings of the latest texts are cached."""
+        found = self._found.get(text)
+        if found is None:
+            found = self._search(text, self._candidates)
+            self._found.put(text, found)
         return found
 
     def scan(self, text: str) -> tuple[Span, ...]:

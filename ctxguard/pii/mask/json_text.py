@@ -16,6 +16,8 @@ from ctxguard.pii.spans import Span
 
 _TOKEN: Final = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|(-?\d[\d.eE+-]*)|([\[{])|[\]}]', re.DOTALL)
 """Matches a string, and the colon after it if it is a key; a number; or a bracket that opens or closes a scope."""
+_ITEM: Final = re.compile(_TOKEN.pattern + "|true|false|null", re.DOTALL)
+_CLOSERS: Final = frozenset("}]")
 _IN_LIST: Final = re.compile(r'[\[,]\s*(?:"[^"]*"|-?\d[\d.eE+-]*)\s*[,\]]')
 _KEY_END: Final = re.compile(r'"\s*:')
 _END: Final = attrgetter("end")
@@ -127,6 +129,26 @@ def json_tokens(text: str) -> Iterator[JsonToken]:
             scope = match.start()
         else:
             key, scope = scopes.pop()
+
+
+def json_paths(text: str) -> Iterator[tuple[int, int, tuple[str | int, ...]]]:
+    """Yield the start, the end, and the path of each key and each value of valid JSON text, in text order.
+
+    The path of a key is that of its value. An object or array is yielded with its opening bracket alone.
+    """
+    path: list[str | int] = []  # for each open object its current key, for each open array its current index
+    for match in _ITEM.finditer(text):
+        string, colon, _, opener = match.groups()
+        if match[0] in _CLOSERS:
+            path.pop()
+            continue
+        if colon is not None:
+            path[-1] = json.loads(string, strict=False)
+        elif path and isinstance(path[-1], int):
+            path[-1] += 1
+        yield (*(match.span() if string is None else match.span(1)), tuple(path))
+        if opener is not None:
+            path.append(-1 if opener == "[" else "")
 
 
 def rewrite_json(text: str, change: Callable[[JsonToken], str], tokens: Iterable[JsonToken]) -> str:

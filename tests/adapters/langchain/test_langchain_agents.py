@@ -47,7 +47,7 @@ async def asearch(query: str) -> str:
 
 
 def test_the_step_of_a_chain_as_middleware_says_which_class_to_use():
-    with pytest.raises(ConfigError, match=r"is not agent middleware; use middleware=\[ContextGuardMiddleware\("):
+    with pytest.raises(ConfigError, match=r"is not agent middleware; write middleware=\[ContextGuardMiddleware\("):
         create_agent(
             ScriptedChatModel(reply=lambda _: AIMessage("x")), [search], middleware=[ContextGuard(Stabilizer(8_000))]
         )
