@@ -38,6 +38,8 @@ NEEDED = (
     "boto3",
     "fastapi",
     "cryptography",
+    "langsmith",
+    "opentelemetry",
 )
 
 
