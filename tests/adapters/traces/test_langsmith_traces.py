@@ -18,7 +18,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
 from langchain_core.tracers import LangChainTracer
-from langsmith import Client
+from langchain_core.tracers.langchain import wait_for_all_tracers
+from langsmith import Client, tracing_context
 from langsmith.anonymizer import create_anonymizer
 
 from ctxguard import Stabilizer, mask_pii
@@ -79,11 +80,12 @@ def send_mail(to: str) -> str:
     return f"sent to {to}"
 
 
-def traced(*, client=None, restore=False, stream=False, **attributes):
+def traced(*, client=None, restore=False, stream=False, in_context=False, **attributes):
     """Return the names and kinds of the runs that hold the value, in what was sent of one run of an agent."""
     session = Offline()
     settings = {"api_key": "none", "api_url": "http://localhost:1", "session": session, "auto_batch_tracing": False}
-    tracer = LangChainTracer(client=Client(**settings, **(client or {})))
+    sender = Client(**settings, **(client or {}))
+    tracer = LangChainTracer(client=sender)
     vault = Vault(MemoryStore(), key=new_key()).session("one")
     guard = ContextGuardMiddleware(Stabilizer(4_000), vault=vault, restore=restore)
     for name, value in attributes.items():
@@ -93,9 +95,12 @@ def traced(*, client=None, restore=False, stream=False, **attributes):
     asked = {"messages": [("user", f"I am {MAIL}, write to me")]}
     if stream:
         list(agent.stream(asked, config={"callbacks": [tracer]}, stream_mode="messages"))
+    elif in_context:
+        with tracing_context(client=sender, enabled=True):
+            agent.invoke(asked)
     else:
         agent.invoke(asked, config={"callbacks": [tracer]})
-    tracer.wait_for_futures()
+    wait_for_all_tracers()
     assert MAIL not in str(model.seen)
     kinds, raw = {}, {}
     for run in session.sent:
@@ -120,11 +125,12 @@ def test_restored_answers_are_written_into_the_run_of_the_model():
     assert not [one for one in inputs if MAIL in one]
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("way", [{}, {"stream": True}, {"in_context": True}])
 @pytest.mark.parametrize("restore", [False, True])
-def test_with_an_anonymizer_no_run_holds_a_value(restore, stream):
-    raw, inputs, _ = traced(client=ANONYMIZING, restore=restore, stream=stream)
+def test_with_an_anonymizer_no_run_holds_a_value(restore, way):
+    raw, inputs, kinds = traced(client=ANONYMIZING, restore=restore, **way)
     assert raw == set()
+    assert ("llm", "Mailing") in kinds
     assert all("<EMAIL_1>" in one for one in inputs)
 
 
