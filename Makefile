@@ -55,14 +55,37 @@ cover: $(VENV)/.test ## the lines that no test runs; fails below COVERED=n perce
 
 .venv-oldest/.done: pyproject.toml adapters/constraints/oldest.txt
 	$(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install -q --no-compile -c adapters/constraints/oldest.txt -e '.[cli,files,tokens,vault,bedrock,google,langchain,langgraph,pydantic-ai,openai-agents,testing]' openai anthropic pytest-asyncio pytest-timeout httpx fastapi
+	.venv-oldest/bin/python -m pip install -q --no-compile -c adapters/constraints/oldest.txt -e '.[cli,files,tokens,vault,bedrock,google,langchain,langgraph,pydantic-ai,openai-agents,strands,testing]' openai anthropic pytest-asyncio pytest-timeout httpx fastapi
 	@touch $@
 
 test-oldest: .venv-oldest/.done ## adapters and files with the oldest supported versions
 	.venv-oldest/bin/python -m pytest tests/adapters tests/content
 
+# frameworks that cannot stand beside what `all` brings: each end of their versions has an environment of its own
+.venv-apart/%/.done: pyproject.toml adapters/constraints/oldest.txt adapters/constraints/newest.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install -q --no-compile -e '.[cli,tokens,vault,testing,$(*D)]' "$$(grep -E '^(google-)?$(*D)==' adapters/constraints/$(*F).txt)" pytest-asyncio pytest-timeout
+	@touch $@
+
+APART := tests/adapters/test_missing_frameworks.py tests/adapters/test_wrong_stabilizers.py tests/adapters/test_wrong_vaults.py
+QUIET := CREWAI_DISABLE_TELEMETRY=true CREWAI_DISABLE_TRACKING=true # nothing is sent
+test-adk: ## the adapter of Google's ADK, in environments of its own
+test-crewai: ## the adapter of CrewAI, in environments of its own
+test-adk test-crewai: test-%: .venv-apart/%/oldest/.done .venv-apart/%/newest/.done
+	$(QUIET) .venv-apart/$*/oldest/bin/python -m pytest -W ignore tests/adapters/$** $(APART) -k $*
+	$(QUIET) .venv-apart/$*/newest/bin/python -m pytest -W ignore tests/adapters/$** $(APART) tests/test_docs.py -k $*
+
+.venv-durable/.done: pyproject.toml
+	$(PYTHON) -m venv .venv-durable
+	.venv-durable/bin/python -m pip install -q --upgrade pip
+	.venv-durable/bin/python -m pip install -q --no-compile --group durable -e '.[cli,tokens,vault,testing]' pytest-asyncio pytest-timeout markdown-it-py httpx
+	@touch $@
+
+test-durable: .venv-durable/.done ## guarded agents under Temporal, DBOS and Prefect, in an environment of their own
+	.venv-durable/bin/python -m pytest tests/adapters/durable
+
 test-newest: $(VENV)/.test ## adapters with the newest frameworks there are, release candidates included
-	$(PIP) install --upgrade --upgrade-strategy eager --pre -e '.[bedrock,google,langchain,langgraph,pydantic-ai,openai-agents]' anthropic openai
+	$(PIP) install --upgrade --upgrade-strategy eager --pre -e '.[bedrock,google,langchain,langgraph,pydantic-ai,openai-agents,strands]' anthropic openai
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/adapters tests/wire
 
 types: $(VENV)/.test ## lint and format, and the types
@@ -173,4 +196,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo clients test test-all quick test-without-recordings cover types layers test-oldest test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks notebook-pages outputs format clean
+.PHONY: help demo clients test test-all quick test-without-recordings cover types layers test-durable test-oldest test-adk test-crewai test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks notebook-pages outputs format clean

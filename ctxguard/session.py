@@ -139,8 +139,9 @@ class Run:
         try:
             for stage, memory in zip(self.stages, self._memories, strict=True):
                 outcome = stage(replace(draft, memory=memory))
-                after = (yield from outcome) if isinstance(outcome, Generator) else outcome
-                draft = _with_stage_named(_require_draft(after, stage), len(draft.changes), stage)
+                after = _require_draft((yield from outcome) if isinstance(outcome, Generator) else outcome, stage)
+                is_same = after.decisions.changes is draft.decisions.changes
+                draft = after if is_same else _with_stage_named(after, len(draft.changes), stage)
         except BudgetExceededError:  # raised for what was worked out completely
             raise
         except BaseException:
@@ -217,11 +218,9 @@ def _require_draft(outcome: object, stage: Stage) -> Draft:
 
 def _with_stage_named(draft: Draft, begin: int, stage: Stage) -> Draft:
     """Return the draft with the stage's name entered in each change from index `begin` on that has no stage name."""
-    if len(draft.changes) == begin:
-        return draft
     name = stage_name(stage)
     changes = tuple(replace(c, stage=name) if not c.stage else c for c in draft.changes[begin:])
-    return replace(draft, changes=draft.changes[:begin] + changes)
+    return draft.decided(changes=draft.changes[:begin] + changes)
 
 
 def _first(flags: Iterable[bool], default: int) -> int:

@@ -215,7 +215,8 @@ class Stabilizer:
             details: Entries that are added to the `details` of each report.
         """
         own = copy.copy(self)
-        own.stages = self.stages if stages is None else Chain(callables(stages, "stages"))
+        if stages is not None:
+            own.stages = stages if isinstance(stages, Chain) else Chain(callables(stages, "stages"))
         own.checks = self.checks if checks is None else callables(checks, "checks", named=True)
         own.budget = self.budget if budget is None else valid_budget(budget)
         own.headroom = self.headroom if headroom is None else valid_headroom(headroom)
@@ -492,8 +493,8 @@ class Stabilizer:
         asked = None if dry else (yield from _ask_provider(self.counter.counter, run.history))
         draft, cut = yield from run.stabilize(dry=dry)
         if asked is not None:
-            draft = replace(draft, details={**draft.details, "count_tokens": asked})
-        draft = replace(draft, details={**draft.details, **self._details})
+            draft = draft.noted({"count_tokens": asked})
+        draft = draft.noted(self._details)
         tokens = draft.tokens
         if tokens > draft.budget:
             raise _overflow_error(draft)
@@ -536,7 +537,9 @@ def _settings_of(kind: type[Stabilizer]) -> set[str]:
 
 def _verdict(check: Check, draft: Draft) -> CheckResult:
     """Run a check and return its result. If nothing is found, the result contains the claim of the check, if any."""
-    findings = tuple(in_words(check(draft), draft, getattr(check, "rules", None)))
+    findings = tuple(check(draft))
+    if findings:
+        findings = tuple(in_words(findings, draft, getattr(check, "rules", None)))
     claim = None if findings else getattr(check, "claim", None)
     return CheckResult(check.name, findings, "" if claim is None else claim(draft))
 

@@ -38,6 +38,11 @@ NEEDED = (
     "boto3",
     "fastapi",
     "cryptography",
+    "strands",
+    "google.adk",
+    "crewai",
+    "langsmith",
+    "opentelemetry",
 )
 
 

@@ -10,19 +10,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from ctxguard.settings import extra
-
-with extra("openai-agents", "ctxguard_openai_agents needs the Agents SDK"):
-    from agents import (
-        AgentOutputSchema,
-        AgentOutputSchemaBase,
-        FunctionTool,
-        Handoff,
-        RunContextWrapper,
-        function_tool,
-        handoff,
-    )
-    from agents.run import CallModelData, ModelInputData
+from agents import (
+    AgentOutputSchema,
+    AgentOutputSchemaBase,
+    FunctionTool,
+    Handoff,
+    RunContextWrapper,
+    function_tool,
+    handoff,
+)
+from agents.run import CallModelData, ModelInputData
 
 from ctxguard.adapting.fields import parse_json
 from ctxguard.adapting.per_run import (

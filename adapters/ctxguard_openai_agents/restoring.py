@@ -96,13 +96,7 @@ def _reply(
     if restorer is None:
         return None
     schema = settings.get("output_schema", args[_OUTPUT_SCHEMA] if len(args) > _OUTPUT_SCHEMA else None)
-    return Reply(
-        restorer.session,
-        ResponsesAdapter(),
-        wants_json=schema is not None and not schema.is_plain_text(),
-        tools=restorer.tools,
-        names_host=restorer.names_host,
-    )
+    return Reply.of(restorer, ResponsesAdapter(), wants_json=schema is not None and not schema.is_plain_text())
 
 
 def _as_json(value: Any) -> dict[str, Any]:  # noqa: ANN401 - an object of OpenAI's SDK

@@ -8,14 +8,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturn, ToolReturnPart, UserPromptPart
 
 from ctxguard.adapting.adapter import window_for
-from ctxguard.adapting.fields import copy_with
+from ctxguard.adapting.fields import Path, copy_with, parse_json
 from ctxguard.adapting.per_run import (
     ForRun,
     OnReport,
@@ -289,24 +289,56 @@ class ContextGuard(AbstractCapability[Any]):
 
         return RestoringModel(model, self._restorer)
 
-    def _remember(self, restorer: Restorer | None) -> None:
-        # A guard that runs share must not remember: the values of one run would be restored in another one.
-        self._restorer = restorer if self._is_for_run else None
+    async def prepared(
+        self, ctx: RunContext[Any] | None, request: ModelRequestContext, *, overflowed: bool = False
+    ) -> tuple[ModelRequestContext, Restorer | None]:
+        """Return a stabilized request, and what restores its response.
 
-    async def _stabilize(self, ctx: RunContext[Any], request: ModelRequestContext) -> ModelRequestContext:
-        model, sent = getattr(request, "model", None) or ctx.model, sent_content(request)
-        run, session, known = self._per_run.of(ctx), _conversation(ctx), _model_of(model)
+        Args:
+            ctx: The context of the run. None only if neither the stabilizer nor the vault is a function of it.
+            request: The request.
+            overflowed: Whether the provider rejected this request as too long.
+        """
+        context: RunContext[Any] = cast("Any", ctx)
+        model, sent = getattr(request, "model", None) or context.model, sent_content(request)
+        run, session, known = self._per_run.of(context), _conversation(context), _model_of(model)
         if run.stabilizer.mode == "enforce" and any(map(_second_returns, sent.messages)):
             window = window_for(run.stabilizer, self.window, known["model"], known["known"])
             room = run.stabilizer.budget_for(window) // 2
             bounded = [await self._with_bounded_returns(message, run, room, session) for message in sent.messages]
             sent = replace(sent, messages=bounded)
-        on_restorer = self._remember if self.restore else None
-        done = await adrive(
-            run.flow(_ADAPTER, sent, session=session, overflowed=self._overflowed, on_restorer=on_restorer, **known)
-        )
+        restorers: list[Restorer | None] = [None]
+        flow = run.flow(_ADAPTER, sent, session=session, overflowed=overflowed, on_restorer=restorers.append, **known)
+        done = await adrive(flow)
         messages = _ending_as(request.messages, done.messages)
-        return with_content(request, sent, replace(done, messages=messages))
+        return with_content(request, sent, replace(done, messages=messages)), restorers[-1]
+
+    async def with_recalled(self, ctx: RunContext[Any] | None, messages: list[ModelMessage]) -> list[ModelMessage]:
+        """Return messages in which the texts that the recall tool returned have their masked values restored."""
+        if self.vault is None:
+            return messages
+        run = self._per_run.of(cast("Any", ctx))
+        parts: list[Any] = [part for message in messages for part in message.parts]
+        calls = {part.tool_call_id: part for part in parts if part.part_kind == "tool-call"}
+
+        async def restored(message: Any) -> Any:  # noqa: ANN401 - messages differ between versions
+            changes: dict[Path, object] = {}
+            for number, part in enumerate(message.parts):
+                call = calls.get(part.tool_call_id) if part.part_kind == "tool-return" else None
+                if call is not None and isinstance(part.content, str):
+                    arguments = parse_json(call.args_as_json_str())
+                    text = await adrive(run.recalled(part.content, part.tool_name, arguments))
+                    if text != part.content:
+                        changes["parts", number, "content"] = text
+            return copy_with(message, changes)
+
+        return [await restored(message) for message in messages]
+
+    async def _stabilize(self, ctx: RunContext[Any], request: ModelRequestContext) -> ModelRequestContext:
+        prepared, restorer = await self.prepared(ctx, request, overflowed=self._overflowed)
+        # A guard that runs share must not remember: the values of one run would be restored in another one.
+        self._restorer = restorer if self.restore and self._is_for_run else None
+        return prepared
 
     async def _with_bounded_returns(
         self, message: ModelMessage, run: ForRun, limit: int, session: object

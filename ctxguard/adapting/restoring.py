@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from ctxguard.pii import MaskSession, UnmaskStream
+    from ctxguard.pii.mask.answers import AnswerPieces, AnswerScan
     from ctxguard.pii.mask.links import Links, NamesHost
     from ctxguard.report import Report
 
@@ -37,12 +38,15 @@ class Restorer:
         wants_json: Whether the text of the response is JSON, in which values have to be escaped.
         tools: Which tools receive restored values, see `ctxguard.pii.mask.unmask.gets_values`.
         names_host: Function that returns whether the user named a host. In links to other hosts, placeholders are kept.
+        scan: Searches the response for values that it introduces, before known values are restored. None if it is not
+            searched.
     """
 
     session: MaskSession
     wants_json: bool = field(default=False, kw_only=True)
     tools: Mapping[str, bool] = field(default_factory=dict, kw_only=True)
     names_host: NamesHost | None = field(default=None, kw_only=True)
+    scan: AnswerScan | None = field(default=None, kw_only=True)
 
     def gives(self, tools: Iterable[Tool]) -> bool:
         """Return whether a call gets values, which may mean any of these tools.
@@ -61,6 +65,28 @@ class Restorer:
 
         return None if self.names_host is None else Links(self.names_host)
 
+    def searched(self, text: str, *, is_call: bool = False) -> str:
+        """Return a text of the response, or the arguments of a call, after the search for values that it introduces.
+
+        Raises:
+            WireError: If there is such a value, and it is to be refused.
+        """
+        if self.scan is None:
+            return text
+        return self.scan.arguments(text) if is_call or self.is_json(text) else self.scan.text(text)
+
+    def searched_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the parsed arguments of a call after the search, see `searched`; the same dict if nothing changes."""
+        if self.scan is None:
+            return arguments
+        written = json.dumps(arguments, ensure_ascii=False, default=str)
+        searched = self.searched(written, is_call=True)
+        return arguments if searched == written else dict(json.loads(searched))
+
+    def is_json(self, text: str) -> bool:
+        """Return whether a text that begins like this is an answer in JSON."""
+        return self.wants_json and text.lstrip()[:1] in ("{", "[")
+
     def text(self, text: str, links: Links | None = None) -> str:
         """Return a text with masked values restored.
 
@@ -69,7 +95,7 @@ class Restorer:
             links: Has read the texts before, and reads this text. None if there are none.
         """
         links = links or self.links()
-        is_arguments = self.wants_json and text.lstrip()[:1] in ("{", "[")
+        is_arguments = self.is_json(text)
         if _MAY_HOLD.search(text) is None:
             if links is not None:
                 (links.read_json if is_arguments else links.read)(text)
@@ -90,41 +116,85 @@ class Restorer:
         restored = self.arguments(written)
         return arguments if restored is written else dict(json.loads(restored))
 
+    def of_call(self, tool: str, arguments: Any) -> Any:  # noqa: ANN401 - JSON or a dict, and the result is the same
+        """Return the arguments of a call, as JSON or parsed, with masked values restored if the tool gets values."""
+        if not arguments or not self.gives([Tool(tool)]):
+            return arguments
+        return self.arguments(arguments) if isinstance(arguments, str) else self.parsed_arguments(arguments)
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One text or call of a streamed response.
+
+    Attributes:
+        unmask: Restores the values.
+        scan: Searches for values that the response introduces, before known ones are restored. None if nothing does.
+        gives_values: Whether values are restored.
+    """
+
+    unmask: UnmaskStream
+    scan: AnswerPieces | None
+    gives_values: bool = True
+
+    def feed(self, piece: str) -> str:
+        piece = piece if self.scan is None else self.scan.feed(piece)
+        return self.unmask.feed(piece) if self.gives_values else self.unmask.abandon() + piece
+
+    def close(self) -> str:
+        rest = "" if self.scan is None else self.scan.close()
+        return self.unmask.feed(rest) + self.unmask.close() if self.gives_values else self.unmask.abandon() + rest
+
 
 class StreamRestorer:
     """Restores masked values in the texts and tool calls of one streamed response, which are told apart by their keys.
 
-    Text that may be the beginning of a placeholder is held back, up to 80 characters.
+    Text that may be the beginning of a placeholder is held back, up to 80 characters. If the response is searched for
+    values that it introduces, a text is held back to the end of its line or sentence, at most 512 characters, and JSON
+    and the arguments of calls to their end.
     """
 
     def __init__(self, restorer: Restorer) -> None:
         self._restorer = restorer
         self._links = restorer.links()
-        self._streams: dict[Hashable, UnmaskStream] = {}
+        self._streams: dict[Hashable, _Stream] = {}
 
-    def text(self, key: Hashable, piece: str) -> str:
-        """Return what can be shown of a text after its next piece."""
+    def text(self, key: Hashable, piece: str, links: Links | None = None) -> str:
+        """Return what can be shown of a text after its next piece.
+
+        Args:
+            key: The key of the text.
+            piece: The next piece.
+            links: Has read the texts before. None means all texts of the response so far.
+        """
         if key not in self._streams:
-            if not piece.strip():
+            if self._restorer.wants_json and not piece.strip():
                 return piece  # whether the text is JSON is decided by its first sign
-            is_json = self._restorer.wants_json and piece.lstrip()[0] in "{["
-            self._streams[key] = self._restorer.session.stream_after(self._links, arguments=is_json)
+            is_json = self._restorer.is_json(piece)
+            self._add(key, links or self._links, is_json=is_json, in_full=is_json)
         return self._streams[key].feed(piece)
 
-    def arguments(self, key: Hashable, piece: str, *, gets_values: bool) -> str:
-        """Return what can be shown of the JSON arguments of a call after the next piece.
+    def arguments(self, key: Hashable, piece: str, *, gets_values: bool, is_json: bool = True) -> str:
+        """Return what can be shown of the arguments of a call after the next piece.
 
         Args:
             key: The key of the call.
             piece: The next piece.
             gets_values: Whether the tool gets values. Otherwise, placeholders are kept.
+            is_json: Whether the arguments are JSON.
         """
-        if not gets_values:
-            held = self._streams.pop(key, None)
-            return piece if held is None else held.abandon() + piece
         if key not in self._streams:
-            self._streams[key] = self._restorer.session.stream_after(self._restorer.links(), arguments=True)
-        return self._streams[key].feed(piece)
+            if not gets_values and self._restorer.scan is None:
+                return piece
+            self._add(key, self._restorer.links(), is_json=is_json, in_full=True)
+        stream = self._streams[key]
+        stream.gives_values = gets_values
+        return stream.feed(piece)
+
+    def _add(self, key: Hashable, links: Links | None, *, is_json: bool, in_full: bool) -> None:
+        scan = self._restorer.scan
+        unmask = self._restorer.session.stream_after(links, arguments=is_json)
+        self._streams[key] = _Stream(unmask, None if scan is None else scan.pieces(in_full=in_full))
 
     def close(self, key: Hashable) -> str:
         """End a text or a call, and return what was held back."""

@@ -84,14 +84,12 @@ class _Memory:
     Attributes:
         detector: Detector whose results are cached.
         verdict: Key of `Artifact.memo` that marks artifacts in which nothing was found.
-        clean: Texts in which the detector finds nothing.
         named: Names that each text introduces.
         unnamed: For each text, the introduced names that it does not contain.
     """
 
     detector: Detector
     verdict: object = field(default_factory=object)
-    clean: TextCache[bool] = field(default_factory=TextCache)
     named: TextCache[Sequence[str]] = field(default_factory=TextCache)
     unnamed: TextCache[tuple[str, ...]] = field(default_factory=TextCache)
 
@@ -102,8 +100,8 @@ class NoPII:
     Ids, names, links, signatures, and unknown fields are searched, too, although no stage edits them. Because ids
     contain arbitrary digits, ids are searched only by rules with a specific pattern (see `ctxguard.pii.rule_sets`).
 
-    Texts in which the same rules found nothing before are not searched again: most texts of a context were searched
-    when they arrived. Copies and pickles of a check start with an empty cache; a rule set keeps one for the process.
+    Artifacts in which the same rules found nothing before are not searched again, unless names were introduced since,
+    and a rule set caches its findings for the process. Copies and pickles of a check start with an empty cache.
 
     If rules recognize where a name is introduced (`ctxguard.pii.PEOPLE`), later texts are also searched for that name.
 
@@ -126,18 +124,18 @@ class NoPII:
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Yield a finding for each violation."""
-        for detector in (self.rules,) if self.rules is not None else draft.detectors:
+        for detector in (self.rules,) if self.rules is not None else draft.masking.detectors:
             yield from self._findings(draft, detector)
-        for detector in draft.message_detectors if self.rules is None else ():
-            clean = self._memory(detector).clean
+        for detector in draft.masking.message_detectors if self.rules is None else ():
             for position, artifact in enumerate(draft.artifacts):
                 for slot, text in artifact.texts() if artifact.kind in MESSAGES else ():
                     if slot == "content":
-                        yield from self._search(detector, clean, text, f"artifacts[{position}]", slot)
+                        yield from self._search(detector, text, f"artifacts[{position}]", slot)
 
     def claim(self, draft: Draft, /) -> str:
         """Describe what was searched for and what was not, so that a clean report does not claim too much."""
-        return _claim((self.rules,) if self.rules is not None else (*draft.detectors, *draft.message_detectors))
+        masking = draft.masking
+        return _claim((self.rules,) if self.rules is not None else (*masking.detectors, *masking.message_detectors))
 
     def _findings(self, draft: Draft, detector: Detector) -> Iterator[Finding]:
         verdict = self._memory(detector).verdict
@@ -155,12 +153,11 @@ class NoPII:
     def _search_artifact(
         self, artifact: Artifact, path: str, detector: Detector, names: KnownNames | None
     ) -> Iterator[Finding]:
-        clean = self._memory(detector).clean
         strict = for_identifiers(detector)
         for slot, text in artifact.texts():
             if slot == "name":  # names are never edited, so they are searched with the fixed texts below
                 continue
-            yield from self._search(detector, clean, text, path, slot)
+            yield from self._search(detector, text, path, slot)
             if names is not None:
                 yield from (_finding(span, f"{path}.{slot}") for span in names.find(artifact, text))
         if not for_names((detector,)):
@@ -170,19 +167,12 @@ class NoPII:
             yield from _find_split(texts, detector, f"{path}.content", independent=self.independent)
         for place, text, is_identifier in artifact.fixed_texts():
             if not is_identifier:
-                yield from self._search(detector, clean, text, path, place)
+                yield from self._search(detector, text, path, place)
             elif strict is not None:
-                yield from self._search(strict, self._memory(strict).clean, text, path, place)
+                yield from self._search(strict, text, path, place)
 
-    def _search(
-        self, detector: Detector, clean: TextCache[bool], text: str, path: str, place: str
-    ) -> Iterator[Finding]:
-        if not text or clean.get(text):
-            return
-        spans = scan(detector, text, independent=self.independent)
-        if not spans:
-            clean.put(text, value=True)
-        for span in spans:
+    def _search(self, detector: Detector, text: str, path: str, place: str) -> Iterator[Finding]:
+        for span in scan(detector, text, independent=self.independent) if text else ():
             yield _finding(span, f"{path}.{shown_place(place, (detector,))}")
 
     def _names_known(self, draft: Draft, detector: Detector) -> KnownNames | None:

@@ -1,6 +1,7 @@
 """The options that several commands share, and the settings that follow from them.
 
-The flags and the help of all options are in `data/commands.toml`.
+The flags and the help of options are in `data/commands.toml`. If an option is a setting of the stabilizer and has no
+help there, its help is what the configuration says about the setting.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ import functools
 import inspect
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_origin, get_type_hints, is_typeddict
 
 import typer
 
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import note
+from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowOptions
 
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
@@ -78,9 +80,7 @@ class StabilizerOptions(CountingOptions):
     """Options that determine a stabilizer."""
 
     policy: str | None = None
-    target: float | None = None
-    trail: float | None = None
-    on_overflow: Literal["raise", "bound"] | None = None
+    window_settings: WindowOptions = field(default_factory=WindowOptions)
     rules: str | None = None
 
     def given(self) -> dict[str, Any]:
@@ -89,7 +89,9 @@ class StabilizerOptions(CountingOptions):
         Raises:
             ConfigError: If a rule set is unknown.
         """
-        return _with_rules(CountingOptions.given(self))
+        given = CountingOptions.given(self)
+        given.update(given.pop("window_settings"))
+        return _with_rules(given)
 
     def stabilizer(
         self, known: StabilizerConfig, *, default: int | str = DEFAULT_BUDGET, changes: Given | None = None
@@ -135,7 +137,6 @@ def _with_rules(given: Mapping[str, Any]) -> dict[str, Any]:
 def require_window(policy: str, given: Mapping[str, object]) -> None:
     """Reject settings of the window if the policy has no window, because they would have no effect."""
     from ctxguard.policies import POLICIES, policy_settings
-    from ctxguard.stages.window_settings import WINDOW_SETTINGS
 
     idle = sorted(given.keys() & set(WINDOW_SETTINGS) - policy_settings(policy)) if policy in POLICIES else []
     if idle:
@@ -167,8 +168,8 @@ def settings_of(config: Path | None, *, says_none: bool = False) -> StabilizerCo
 def spread(command: str = "") -> Callable[[F], F]:
     """Return a decorator that makes typer read the parameters of a function as the options of a command.
 
-    The flags and the help of each option are in `data/commands.toml`. If a parameter is a dataclass of options, each of
-    its fields is an option of the command.
+    If a parameter is a dataclass of options, each of its fields is an option of the command; if a field is a
+    `TypedDict`, each of its keys is one, and only those that are given get into the dict.
 
     Args:
         command: Name of the command, such as `pii scan`.
@@ -181,7 +182,7 @@ def spread(command: str = "") -> Callable[[F], F]:
         @functools.wraps(function)
         def run(**given: Any) -> None:  # noqa: ANN401 - values of any type that typer parses
             for name, kind in groups.items():
-                given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+                given[name] = _grouped(kind, given)
             function(**given)
 
         shown = [
@@ -198,9 +199,25 @@ def spread(command: str = "") -> Callable[[F], F]:
     return decorate
 
 
+def _grouped(kind: Any, given: dict[str, Any]) -> Any:  # noqa: ANN401 - a dataclass, and its instance
+    """Take the options of a dataclass out of the given ones, and return the dataclass with them."""
+    hints = get_type_hints(kind)
+    groups = {name: get_type_hints(hint) for name, hint in hints.items() if is_typeddict(hint)}
+    taken = {name: {key: one for key in keys if (one := given.pop(key)) is not None} for name, keys in groups.items()}
+    others = {each.name: given.pop(each.name) for each in fields(kind) if each.name not in taken}
+    return kind(**taken, **others)
+
+
 def _fields_of(kind: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a dataclass
+    """Return the options of a dataclass. Those of a `TypedDict` in it have the default None."""
+    options: list[inspect.Parameter] = []
     hints = get_type_hints(kind, include_extras=True)
-    return [each.replace(annotation=hints[each.name]) for each in inspect.signature(kind).parameters.values()]
+    for each in inspect.signature(kind).parameters.values():
+        hint = hints[each.name]
+        inner = get_type_hints(hint).items() if is_typeddict(hint) else ()
+        options += [inspect.Parameter(key, each.kind, default=None, annotation=one | None) for key, one in inner]
+        options += [] if inner else [each.replace(annotation=hint)]
+    return options
 
 
 @functools.cache
@@ -212,6 +229,16 @@ def words() -> Mapping[str, Any]:
     return tomllib.loads(files("ctxguard").joinpath("data/commands.toml").read_text(encoding="utf-8"))
 
 
+@functools.cache
+def _meanings() -> Mapping[str, tuple[str, str]]:
+    """Return what the configuration says about each setting of the stabilizer, and the default."""
+    from ctxguard.config.models import StabilizerConfig, meanings
+
+    known = StabilizerConfig.model_fields
+    said = meanings(StabilizerConfig).items()
+    return {name: (f"{told.replace('`', '')}.", str(known[name].default).lower()) for name, told in said}
+
+
 def _annotate(command: str, parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - an annotated type
     """Return the type of a parameter, with its flags and help as annotations unless it has its own annotations."""
     if get_origin(parameter.annotation) is Annotated:
@@ -219,6 +246,9 @@ def _annotate(command: str, parameter: inspect.Parameter) -> Any:  # noqa: ANN40
     told: dict[str, Any] = {}
     for table in ("options", command.partition(" ")[0], command):
         told.update(words().get(table, {}).get(parameter.name, {}))
+    if "help" not in told and parameter.name in _meanings():
+        told["help"], default = _meanings()[parameter.name]
+        told.setdefault("default", f"from the configuration, or {default}")
     told["show_default"] = told.pop("default", True)
     if told.pop("argument", False):
         return Annotated[parameter.annotation, typer.Argument(**told)]

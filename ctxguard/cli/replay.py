@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 import typer
 
@@ -34,6 +34,7 @@ from ctxguard.harness.recordings import Recording, Source, recordings, total_siz
 from ctxguard.harness.replay_output import print_notes, print_report, replay_report
 from ctxguard.harness.summary import time_left
 from ctxguard.report.printing import ReportFormat, counted, note, out, refuse_overwriting, working
+from ctxguard.stages.window_settings import WINDOW_SETTINGS
 
 
 @spread("replay")
@@ -131,7 +132,9 @@ def _settings(chain: StabilizerOptions, sweep: str | None) -> tuple[Setting, ...
     given = {
         "policy": chain.policy or known.policy,
         "provider": chain.provider or known.provider,
-        **{name: getattr(chain, name) for name in ("target", "trail", "on_overflow", "headroom", "rules")},
+        **{name: cast("Any", chain.window_settings).get(name) for name in WINDOW_SETTINGS},
+        "headroom": chain.headroom,
+        "rules": chain.rules,
     }
     settings = []
     for combination in product(*values.values()):

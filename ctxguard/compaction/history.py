@@ -157,7 +157,7 @@ class HistoryCompactor(OfOneProcess):
 
     def __call__(self, draft: Draft, /) -> StageResult:
         """Return the draft if nothing has to be compacted; otherwise a generator that requests the summary."""
-        return draft.memory.of((self, draft.masks), lambda: self._compacting(draft)).compacted(draft)
+        return draft.memory.of((self, draft.masking.masks), lambda: self._compacting(draft)).compacted(draft)
 
     def _compacting(self, draft: Draft) -> _Compacting:
         return _Compacting(self._shared, CompactionPlan(draft, self.config, keeps_latest=draft.budget != _UNLIMITED))
@@ -243,7 +243,7 @@ class _Compacting:
     def _compact(self, draft: Draft) -> Generator[Ask, object, Draft]:
         plan, summaries = self._plan, self._shared.summaries
         keys = plan.keys(summaries.instructions)
-        mask = draft.mask if draft.masks else self._shared.masker.session().text
+        mask = draft.mask if draft.masking.masks else self._shared.masker.session().text
         if draft.dry:
             known = None
             with suppress(SummarizerError):  # a dry run may not be allowed to access the store
@@ -275,7 +275,7 @@ class _Compacting:
 
     def _message(self, draft: Draft, summary: str | None, key: str, mask: Callable[[str], str]) -> Artifact:
         """Return the message with the summary. If the summary is the same as before, so is the object."""
-        made_from = (key, summary, draft.masks)
+        made_from = (key, summary, draft.masking.masks)
         known, message = self._shown
         if message is None or known != made_from:
             message = replace(self._write(draft, summary, mask), id=f"summary {key}")

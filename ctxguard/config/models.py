@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -164,16 +166,19 @@ class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pyda
     Attributes:
         budget: Maximum number of tokens in the context (`8000` or `8k`), or a share (`80%`) of the window of the model
             that `model` or each call names. None means that the budget must be given to the stabilizer.
-        policy: Name of the chain of stages.
+        policy: Name of the chain of stages, one of `default`, `chat`, `agent`, `browser`, `recall`, `long_session`,
+            `pattern`.
         keep_recent: Number of latest messages that are always kept.
-        rules: Names of the rule sets that are masked (`standard`, `people`, `names`, `ssn`, `digits`); None means
-            those of the policy.
+        rules: Names of the rule sets that are masked: `standard`, `people` (names and addresses that the text
+            announces), `names` (all names, found by a model), `ssn`, and `digits`; None means those of the policy.
         mode: `enforce`, or `observe` to send the original and only report what would have been done.
-        counter: `auto`, `estimate`, or the name of an encoding.
+        counter: What counts tokens: `auto` (exact if the vocabulary of the model is known), `estimate`, or the name of
+            an encoding such as `o200k_base`.
         model: Name of the model, which determines the tokenizer, the framing, and the hidden prompts that are counted.
         headroom: Number of tokens, or share of the budget, to keep free for the reply and for errors of the count.
             `measured` means the measured counting error for the model's family, or nothing if no model is named.
-        provider: Name of the provider whose role rules are checked; None means that no role rules are checked.
+        provider: Provider whose role rules are checked: `openai`, `anthropic`, `gemini`, or `strict`; None means that
+            no role rules are checked.
         shorten_tools: Whether tool descriptions are shortened if tool schemas take more than a quarter of the budget.
         store: File or database URL where results, summaries, and vault entries are stored; None means in memory.
     """
@@ -412,6 +417,17 @@ def _line(name: str, details: Sequence[ErrorDetails], model: type[BaseModel]) ->
     wanted = " or ".join(one["msg"].removeprefix("Input should be ").partition(", unable")[0] for one in details)
     wanted = wanted.partition(" or instance")[0].replace("dictionary", "mapping (`name: value`)")
     return f"{name} must be {wanted}, not {detail['input']!r}"
+
+
+def meanings(model: type[BaseModel]) -> dict[str, str]:
+    """Return what the docstrings of a model and its bases say about each setting, by name and without final period."""
+    said: dict[str, str] = {}
+    for kind in (each for each in model.__mro__ if each.__module__.startswith("ctxguard.")):
+        listed = inspect.getdoc(kind) or ""
+        entries = re.split(r"\n    (?=\w)", listed.partition("Attributes:")[2].partition("\n\nRaises:")[0])
+        pairs = (" ".join(entry.split()).partition(": ") for entry in entries[1:])
+        said |= {name: meaning.rstrip(".") for name, _, meaning in pairs}
+    return said
 
 
 def home_of(name: str, model: type[BaseModel]) -> str:

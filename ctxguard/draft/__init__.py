@@ -8,8 +8,10 @@ from ctxguard.draft.draft import CallSettings as CallSettings
 from ctxguard.draft.draft import Cause as Cause
 from ctxguard.draft.draft import Change as Change
 from ctxguard.draft.draft import Cut as Cut
+from ctxguard.draft.draft import Decisions as Decisions
 from ctxguard.draft.draft import Draft as Draft
 from ctxguard.draft.draft import LeftOut as LeftOut
+from ctxguard.draft.draft import Masking as Masking
 from ctxguard.draft.draft import Stage as Stage
 from ctxguard.draft.draft import StageResult as StageResult
 from ctxguard.draft.draft import adrive as adrive

@@ -143,6 +143,42 @@ class CallSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Masking:
+    """How the stages so far mask: later texts are masked in the same way, and the check `NoPII` searches the result.
+
+    Attributes:
+        masks: The functions with which the stages mask texts, in order.
+        remasks: Functions that mask a text again at a cut. They hide the names that were known when a given artifact
+            arrived.
+        detectors: The detectors of the stages.
+        message_detectors: Detectors that a stage applied only to user and assistant messages.
+    """
+
+    masks: tuple[Callable[[str], str], ...] = ()
+    remasks: tuple[Callable[[str, Artifact], str], ...] = ()
+    detectors: tuple[Detector, ...] = ()
+    message_detectors: tuple[Detector, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What the stages so far have decided, for later stages, checks, and the report.
+
+    Attributes:
+        changes: The changes that the stages have made, in order.
+        details: Further data for the report, such as scores, by name.
+        cut_at: Index in the history of the artifact that caused the last cut; None if there was no cut.
+        left_out: What the window has recalled since its last cut: one entry for each message that repeats recalled
+            exchanges, in order. None if the chain has no window that recalls.
+    """
+
+    changes: tuple[Change, ...] = ()
+    details: Mapping[str, object] = field(default_factory=dict)
+    cut_at: int | None = None
+    left_out: tuple[LeftOut, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """The draft of a context. Stages take a draft and return another; a draft is never mutated.
 
@@ -152,16 +188,8 @@ class Draft:
         history: The artifacts of the input, which stages do not change.
         authority: The system and task artifacts of the history with their indexes in it; None if they have not been
             collected.
-        masks: The functions with which earlier stages mask texts. Texts that later stages write are masked with them.
-        remasks: Functions that mask a text again at a cut. They hide the names that were known when a given artifact
-            arrived.
-        detectors: The detectors of the masking stages, with which the check `NoPII` searches the result.
-        message_detectors: Detectors that a stage applied only to user and assistant messages.
-        left_out: What the window has recalled since its last cut: one entry for each message that repeats recalled
-            exchanges, in order. None if the chain has no window that recalls.
-        cut_at: Index in the history of the artifact that caused the last cut; None if there was no cut.
-        changes: The changes that the stages have made, in order.
-        details: Further data for the report, such as scores, by name.
+        masking: How the stages so far mask. Texts that later stages write are masked in the same way.
+        decisions: What the stages so far have decided.
         memory: What the stage that gets this draft has worked out in earlier calls of the conversation.
     """
 
@@ -169,14 +197,8 @@ class Draft:
     settings: CallSettings
     history: tuple[Artifact, ...] = ()
     authority: tuple[tuple[int, Artifact], ...] | None = None
-    masks: tuple[Callable[[str], str], ...] = ()
-    remasks: tuple[Callable[[str, Artifact], str], ...] = ()
-    detectors: tuple[Detector, ...] = ()
-    message_detectors: tuple[Detector, ...] = ()
-    left_out: tuple[LeftOut, ...] | None = None
-    cut_at: int | None = None
-    changes: tuple[Change, ...] = ()
-    details: Mapping[str, object] = field(default_factory=dict)
+    masking: Masking = Masking()
+    decisions: Decisions = field(default_factory=Decisions)
     memory: Memory = field(default_factory=Memory, repr=False, compare=False)
     _tokens: int | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -211,6 +233,21 @@ class Draft:
         return self.settings.dry
 
     @property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes that the stages have made, in order."""
+        return self.decisions.changes
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        """Further data for the report, by name; see `noted`."""
+        return self.decisions.details
+
+    @property
+    def cut_at(self) -> int | None:
+        """Index in the history of the artifact that caused the last cut; None if there was no cut."""
+        return self.decisions.cut_at
+
+    @property
     def tokens(self) -> int:
         """Number of tokens of the whole request; counted on first access."""
         if self._tokens is not None:
@@ -229,7 +266,7 @@ class Draft:
         """
         # names first: that depends on the history alone, and the other masks then usually find nothing
         text = text if at is None else self._mask_known_names(text, at)
-        for mask in self.masks:
+        for mask in self.masking.masks:
             text = mask(text)
         return text
 
@@ -248,10 +285,10 @@ class Draft:
 
     def mask_again(self, artifact: Artifact, at: Artifact) -> Artifact:
         """Return a copy of an artifact, for a cut. Names that were known when `at` arrived are masked in it."""
-        return artifact.edit(lambda _slot, text: self._mask_known_names(text, at)) if self.remasks else artifact
+        return artifact.edit(lambda _slot, text: self._mask_known_names(text, at)) if self.masking.remasks else artifact
 
     def _mask_known_names(self, text: str, at: Artifact) -> str:
-        for remask in self.remasks:
+        for remask in self.masking.remasks:
             text = remask(text, at)
         return text
 
@@ -303,7 +340,19 @@ class Draft:
 
     def changed(self, change: Change) -> Draft:
         """Return the draft with a given change applied, without the checks of `revise`."""
-        return replace(self, artifacts=change.after, changes=(*self.changes, change))
+        return replace(self, artifacts=change.after).decided(changes=(*self.changes, change))
+
+    def noted(self, details: Mapping[str, object]) -> Draft:
+        """Return the draft with further data for the report, by name. An earlier entry with the same name is replaced.
+
+        Args:
+            details: Values that can be written as JSON, without personal data.
+        """
+        return self.decided(details={**self.details, **details})
+
+    def decided(self, **decisions: Any) -> Draft:  # noqa: ANN401 - the fields of `Decisions`
+        """Return the draft with some of the fields of `Decisions` replaced."""
+        return replace(self, decisions=replace(self.decisions, **decisions))
 
 
 StageResult: TypeAlias = "Draft | Generator[Ask, object, Draft]"

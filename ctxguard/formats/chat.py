@@ -342,7 +342,7 @@ class OpenAIAdapter(MessageFormat):
             for path, text, call in _pieces(said) if isinstance(said, dict) else ():
                 channel = (get(choice, "index") or 0, path[0], call)
                 alone = partial(_alone, event, choice, path, call)
-                calls = () if path[0] in _TEXTS else (channel,)
+                calls = (channel,) if path[0] in _CALLS else ()
                 place = ("choices", number, "delta", *path)
                 yield Delta(channel, place, text, path[-1] == "arguments", alone, calls, channel[0])
 
@@ -385,12 +385,18 @@ class OpenAIAdapter(MessageFormat):
 
 
 _TEXTS: Final = ("content", "refusal")
+_CALLS: Final = ("tool_calls", "function_call")
+_NO_TEXTS: Final = frozenset(
+    {*_TEXTS, "id", "name", "reasoning", "reasoning_content", "reasoning_details", "role", "thinking", "type"}
+)
+"""Keys of a delta that are no further texts of the answer. Servers add texts of their own, also in pieces."""
 
 
 def _pieces(said: Mapping[str, object]) -> Iterator[tuple[Path, str, object]]:
     """Yield path and text of each piece in a choice's delta, and the index of its tool call (None without a call)."""
     calls = said.get("tool_calls")
-    places: list[tuple[Path, object]] = [((key,), None) for key in _TEXTS]
+    others = (key for key, value in said.items() if key not in _NO_TEXTS and isinstance(value, str))
+    places: list[tuple[Path, object]] = [((key,), None) for key in (*_TEXTS, *others)]
     for number, call in enumerate(calls if isinstance(calls, list) else ()):
         index = get(call, "index")
         name = number if index is None else index

@@ -424,9 +424,8 @@ class BedrockAdapter(BlockFormat):
 
     def ends(self, event: Event) -> Ends | None:
         """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""
-        over = event.get("contentBlockStop")
-        if over:
-            index = get(over, "contentBlockIndex")
+        if "contentBlockStop" in event:
+            index = get(event["contentBlockStop"], "contentBlockIndex")  # None in all events of some frameworks
             return lambda channel: channel[0] == index
         return (lambda _: True) if "messageStop" in event else None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ctxguard.errors import ConfigError, DetectorError
 from ctxguard.pii.placeholders import UNCHECKED, label_of, outside_placeholders
-from ctxguard.pii.settings import RULE_SET
+from ctxguard.pii.settings import RULE_SET, check_text
 from ctxguard.pii.spans import Detector, Span, resolve
 from ctxguard.settings import extra, one_of, seconds
 from ctxguard.tokens.text_cache import TextCache
@@ -138,7 +138,9 @@ class GuardedDetector:
 
         Raises:
             DetectorError: If the detector fails, exceeds its timeout, or returns a span outside the string.
+            TypeError: If `text` is not a string.
         """
+        check_text(text)
         return self.find_many((text,))[0]
 
     def find_many(self, texts: Sequence[str]) -> Sequence[Sequence[Span]]:

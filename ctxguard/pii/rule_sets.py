@@ -19,7 +19,6 @@ from ctxguard.pii.rules.standard import COUNTRIES, PEOPLE_RULES, RULES_BY_COUNTR
 from ctxguard.pii.settings import RULE_SET, check_text, require_labels, values_of
 from ctxguard.pii.spans import Detector, Span
 from ctxguard.settings import nearest
-from ctxguard.tokens.text_cache import TextCache
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,7 +107,12 @@ class RuleSet:
         return any(rule.echo for rule in self.rules)
 
     def names(self, text: str) -> Sequence[str]:
-        """Return the names that a text introduces, as written in the text."""
+        """Return the names that a text introduces, as written in the text.
+
+        Raises:
+            TypeError: If `text` is not a string.
+        """
+        check_text(text)
         return self._engine.names(text)
 
     def known(self, text: str, names: Names, *, until: int | None = None) -> Sequence[Span]:
@@ -305,15 +309,11 @@ class IdentifierDetector:
 
     def __init__(self, rules: Detector) -> None:
         self._rules = rules
-        self._found: TextCache[Sequence[Span]] = TextCache()
         self.name = f"{rules.name} in identifiers"
 
     def find(self, text: str) -> Sequence[Span]:
         """Return the findings in an identifier, sorted by offset and without overlaps."""
-        found = self._found.get(text)  # each request of a conversation repeats the same ids
-        if found is None:
-            self._found.put(text, found := _with_form(text, self._rules.find(text)))
-        return found
+        return _with_form(text, self._rules.find(text))
 
     def scan(self, text: str) -> Sequence[Span]:
         """Return the findings of the rule set's full search, without caches and shortcuts. Used by checks."""

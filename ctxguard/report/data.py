@@ -126,7 +126,7 @@ class ReportData:
     @property
     def masks(self) -> tuple[Callable[[str], str], ...]:
         """Functions that mask a string as the masking stages did; with pseudonyms, methods of a `MaskSession`."""
-        return self._draft.masks
+        return self._draft.masking.masks
 
     def user_names(self, host: str) -> bool:
         """Return whether a user message mentions a host name."""

@@ -156,7 +156,7 @@ class _Tracing:
 
 def masked_artifact(draft: Draft, artifact: Artifact) -> Artifact:
     """Mask an artifact that was dropped before a masking stage ran, because a report must not contain personal data."""
-    masked = artifact.edit_together(partial(_mask_all, draft), draft.mask) if draft.masks else artifact
+    masked = artifact.edit_together(partial(_mask_all, draft), draft.mask) if draft.masking.masks else artifact
     masked = _mask_ids(draft, masked)
     return replace(masked, origin=None, source=None) if masked.origin is not None else replace(masked, source=None)
 
@@ -165,7 +165,7 @@ def _mask_all(draft: Draft, texts: Sequence[str]) -> list[str]:
     from ctxguard.pii.mask.texts import mask_together
 
     def find(text: str) -> Sequence[Span]:
-        return [span for detector in draft.detectors for span in detector.find(text)]
+        return [span for detector in draft.masking.detectors for span in detector.find(text)]
 
     return mask_together(texts, find, draft.mask, lambda label, _: f"[REDACTED_{label}]")
 
@@ -174,7 +174,7 @@ def _mask_ids(draft: Draft, artifact: Artifact) -> Artifact:
     """Mask names, ids, and extra fields in which a rule matches. Only reports do this; requests keep them."""
 
     def shown(text: str) -> str:
-        return draft.mask(text) if is_found_in(text, draft.detectors) else text
+        return draft.mask(text) if is_found_in(text, draft.masking.detectors) else text
 
     def optional(text: str | None) -> str | None:
         return None if text is None else shown(text)
@@ -182,7 +182,8 @@ def _mask_ids(draft: Draft, artifact: Artifact) -> Artifact:
     own = (artifact.id, artifact.name, artifact.role, artifact.answers)
     inner = (*((call.name, call.id) for call in artifact.calls), *((one.place, one.text) for one in artifact.fields))
     # fast path: this runs for each artifact of each report, and a match is very rare
-    if not draft.masks or not any(text and is_found_in(text, draft.detectors) for text in chain(own, *inner)):
+    rules = draft.masking.detectors
+    if not draft.masking.masks or not any(text and is_found_in(text, rules) for text in chain(own, *inner)):
         return artifact
     named = replace(
         artifact,

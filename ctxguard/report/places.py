@@ -58,7 +58,7 @@ def in_words(findings: Iterable[Finding], draft: Draft, rules: Detector | None =
         draft: The draft that was checked.
         rules: The rules of the check, besides those of the masking stages.
     """
-    detectors = [*draft.detectors, *draft.message_detectors, *([] if rules is None else [rules])]
+    detectors = [*draft.masking.detectors, *draft.masking.message_detectors, *([] if rules is None else [rules])]
     clean = cache(lambda words: clean_words(words, detectors))  # many findings are in the same place
     for finding in findings:
         keys = keys_of(finding.path)

@@ -332,7 +332,7 @@ class Fold:
         """
         span, artifacts = self.history.spans[other], self.history.artifacts
         if span.is_asked:
-            is_output = self.is_observed(other) and other != self.task and other not in self._request(number)
+            is_output = other != self.task and other not in self._request(number) and self.is_observed(other)
             return [span.start] if is_output and not artifacts[span.start].pinned else []
         return [p for p in self.positions(other) if artifacts[p].kind is Kind.TOOL and not artifacts[p].pinned]
 
@@ -377,7 +377,7 @@ class Fold:
         """
         asked = self.history.last_asked(number + 1)
         # Where names become known later, a block that was written before the cut might contain one.
-        stays = [n for n in state.recalled if n.asked == asked and (n.block is None or not self.draft.remasks)]
+        stays = [n for n in state.recalled if n.asked == asked and (n.block is None or not self.draft.masking.remasks)]
         state = replace(state, recalled=tuple(stays))
         state = self._masked_again(self._with_earlier_note(state, number), number)
         there = [n for n in state.numbers() if not self._is_earlier_note(n, number)]
@@ -590,7 +590,7 @@ class Fold:
         Only rules that learn names need this (`ctxguard.pii.PEOPLE`). It is the one text that a cut writes, because a
         placeholder may take more tokens than the name.
         """
-        if not self.draft.remasks:
+        if not self.draft.masking.remasks:
             return state
         history, count = self.history, self.draft.counter.artifact
         at = history.artifacts[history.spans[number].start]

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Ask, Draft, StageResult
+from ctxguard.draft import Ask, Draft, Masking, StageResult
 from ctxguard.errors import ConfigError
 from ctxguard.history import MESSAGES, Memory
 from ctxguard.settings import instance
@@ -104,7 +104,9 @@ class MaskMessages:
         """Return the draft with its messages masked. The draft also lists the rules, for the check `NoPII`."""
         masked = draft.memory.of(self, lambda: self._messages(draft.memory)).revised(draft)
         detectors = _shared_masker(self._rules).detectors
-        return replace(masked, message_detectors=(*draft.message_detectors, *detectors))
+        masking = draft.masking
+        searched = (*masking.message_detectors, *detectors)
+        return replace(masked, masking=replace(masking, message_detectors=searched))
 
     def _messages(self, memory: Memory) -> ChangedOnce:
         session = _shared_masker(self._rules).session(memory)
@@ -182,9 +184,14 @@ class _Known:
 
 
 def _record_masking(draft: Draft, masker: Masker, mask: Callable[[str], str], known: _Known | None) -> Draft:
-    detectors = (*draft.detectors, *masker.detectors)
-    remasks = draft.remasks if known is None else (*draft.remasks, known.mask_again)
-    return replace(draft, masks=(*draft.masks, mask), remasks=remasks, detectors=detectors)
+    before = draft.masking
+    masking = Masking(
+        masks=(*before.masks, mask),
+        remasks=before.remasks if known is None else (*before.remasks, known.mask_again),
+        detectors=(*before.detectors, *masker.detectors),
+        message_detectors=before.message_detectors,
+    )
+    return replace(draft, masking=masking)
 
 
 def _require_masker(masker: object) -> Masker:

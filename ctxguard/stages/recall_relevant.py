@@ -123,7 +123,7 @@ class RecallRelevant:
 
     def __call__(self, draft: Draft, /) -> StageResult:
         """Return the draft with a block before each question that recalls something; the draft itself if none does."""
-        return draft.memory.of((self, draft.masks), lambda: _Recalling(self)).recalled(draft)
+        return draft.memory.of((self, draft.masking.masks), lambda: _Recalling(self)).recalled(draft)
 
     def gate(self, history: History, draft: Draft) -> RecallGate:
         """Return the object by which the window of one conversation decides what to recall.
@@ -144,7 +144,7 @@ class RecallGate:
 
     def __init__(self, history: History, stage: RecallRelevant, draft: Draft) -> None:
         self._history, self._stage, self._draft = history, stage, draft
-        self._index = LexicalIndex()
+        self._index: LexicalIndex | None = None
         self._lasts: list[Artifact] = []
 
     def find(self, question: int, state: State, available: int, *, always: bool = False) -> LeftOut | None:
@@ -156,13 +156,13 @@ class RecallGate:
             available: Number of tokens of which the block may take a share.
             always: Whether to recall whatever matches, as with a threshold of 0.
         """
-        history, index, shown = self._history, self._index, state.shown
+        history, shown = self._history, state.shown
         threshold = 0.0 if always else self._stage.threshold
         if threshold and (available <= _LEAST_WINDOW or holds_observation(history, question)):
             return None
         if len(state.kept) == state.judged:
             return None
-        self._index_until(question)
+        index = self._index_until(question)
         text = history.members(question)[0].text
         scores = index.matches(text)
         if threshold:
@@ -177,15 +177,18 @@ class RecallGate:
         near = _weigh(history, {number: score for score, number in best}, question)
         return LeftOut(history, int(self._stage.share * available), question, scores=near)
 
-    def _index_until(self, end: int) -> None:
-        """Bring the index to the first `end` exchanges of the history, each identified by its last artifact."""
+    def _index_until(self, end: int) -> LexicalIndex:
+        """Return the index of the first `end` exchanges of the history, each identified by its last artifact."""
         history, lasts = self._history, self._lasts
+        if self._index is None:
+            self._index = LexicalIndex()
         while lasts and (len(lasts) > end or history.last(len(lasts) - 1) is not lasts[-1]):
             lasts.pop()
         self._index.shorten(len(lasts))
         for number in range(len(lasts), end):
             self._index.add(_indexed_texts(history.members(number)))
             lasts.append(history.last(number))
+        return self._index
 
     def fit(self, recall: LeftOut, tokens: int, state: State) -> LeftOut:
         """Return `recall` with a block: a message of at most `tokens` tokens that repeats exchanges evicted in `state`.
@@ -215,7 +218,8 @@ class _Recalling:
 
     def recalled(self, draft: Draft) -> StageResult:
         """Return the draft with a block before each question, see `RecallRelevant`. Later calls insert the same."""
-        left_out = self._find_dropped(draft) if draft.left_out is None else draft.left_out
+        found = draft.decisions.left_out
+        left_out = self._find_dropped(draft) if found is None else found
         return self._insert_blocks(draft, left_out) if left_out else draft
 
     def _insert_blocks(self, draft: Draft, left_out: Sequence[LeftOut]) -> Generator[Ask, object, Draft]:
@@ -225,7 +229,7 @@ class _Recalling:
         for recall in left_out:
             left, failure = recall, ""
             if (embedding := self._stage.embedding) is not None:
-                made_from = (id(recall), draft.masks)
+                made_from = (id(recall), draft.masking.masks)
                 written_before = written.get(made_from)
                 _, left, failure = written_before or (yield from self._rank_by_meaning(embedding, recall, draft, shown))
                 self._blocks[made_from] = recall, left, failure
@@ -233,7 +237,7 @@ class _Recalling:
             if left.block is not None:
                 blocks[id(left.history.members(left.asked)[0].root)] = left.block
             if failure:
-                draft = replace(draft, details={**draft.details, self._stage.name: {"embed": failure}})
+                draft = draft.noted({self._stage.name: {"embed": failure}})
         return draft.revise(_with_blocks(draft, blocks), action="recalled", reason="matches the question")
 
     def _rank_by_meaning(
@@ -287,7 +291,7 @@ class _Recalling:
         # Messages after the question do not count, so that the block stays the same in each call of the turn.
         free = draft.budget - draft.overhead - draft.counter.artifacts(draft.artifacts[: place + 1])
         tokens = min(free, int(self._stage.share * draft.budget))
-        made_from = (id(root), kept, tokens, draft.cut_at, draft.masks)
+        made_from = (id(root), kept, tokens, draft.cut_at, draft.masking.masks)
         if self._latest is None or self._latest[0] != made_from:
             gate, state = RecallGate(history, self._stage, draft), State(kept=kept, cuts=(asked - 1,))
             recall = gate.find(asked, state, tokens, always=True)
@@ -333,7 +337,7 @@ def _masking_point(draft: Draft, asked: Artifact) -> Artifact:
     That is the question `asked`. If a later cut of the same turn masked all older texts again, it is the artifact that
     caused this cut.
     """
-    if draft.cut_at is None or not draft.remasks:
+    if draft.cut_at is None or not draft.masking.remasks:
         return asked
     behind = draft.history[draft.cut_at + 1 :]
     return asked if any(artifact.root is asked.root for artifact in behind) else draft.history[draft.cut_at]

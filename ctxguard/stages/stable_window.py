@@ -101,7 +101,7 @@ class StableWindow:
         Raises:
             BudgetExceededError: If the mandatory messages exceed the budget.
         """
-        return draft.memory.of((self, draft.masks), lambda: _Window(self, draft)).fitted(draft)
+        return draft.memory.of((self, draft.masking.masks), lambda: _Window(self, draft)).fitted(draft)
 
 
 class _Window:
@@ -141,7 +141,7 @@ class _Window:
         result = self._revise(draft, state)
         if state.recalled or state.cuts != window.cuts:
             # The window is cut where it would be without recalled messages, however short the prompt is by then.
-            result = replace(result, details={**result.details, "recalled_since_cut": True})
+            result = result.noted({"recalled_since_cut": True})
         store = self._stage.store
         return result if store is None or draft.dry or not self._handles else self._store_texts(result, store)
 
@@ -259,7 +259,7 @@ class _Window:
     def _revise(self, draft: Draft, state: State) -> Draft:
         if compared := state.calibration.to_details():
             settings = replace(draft.settings, budget=self._fold.whole_budget(state), regained=0)
-            draft = replace(draft, settings=settings, details={**draft.details, "calibration": compared})
+            draft = replace(draft, settings=settings).noted({"calibration": compared})
         # Nothing was ever shortened: the draft is returned unchanged, and so is its prefix.
         if state.cut_at is None and not state.forms:
             return draft
@@ -281,7 +281,7 @@ class _Window:
         gone = "evicted at a cut" if note is None else "evicted at a cut; listed or counted in the trail"
         left = None if self._gate is None else state.recalled
         fitted = draft.revise(artifacts, action="bounded", actions=actions, reason=reasons, otherwise=gone, cause="cut")
-        details: dict[str, object] = {**fitted.details, "latest_cuts": self._count_latest_cuts(state)}
+        details: dict[str, object] = {"latest_cuts": self._count_latest_cuts(state)}
         details["trail"] = {
             "steps": told.steps,
             "told": told.told,
@@ -291,7 +291,7 @@ class _Window:
         if bounded := self._list_bounded_messages(state):
             details["bounded_messages"] = bounded
         cut_at = None if state.cut_at is None else self._cut_at(draft, state.cut_at)
-        return replace(fitted, cut_at=cut_at, left_out=left, details=details)
+        return fitted.noted(details).decided(cut_at=cut_at, left_out=left)
 
     def _written_note(self, state: State, draft: Draft, sent: dict[int, Artifact]) -> tuple[Artifact | None, Note]:
         """Return the message with the trail, and what it says; None if nothing was evicted or no tokens are left."""

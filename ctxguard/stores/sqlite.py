@@ -64,6 +64,10 @@ class _Session:
     lock: RLock = field(default_factory=RLock)
 
 
+_PAUSE: Final = 0.02
+"""Number of seconds between two attempts to truncate the log."""
+
+
 class SQLiteStore(SQLStore[sqlite3.Connection]):
     """A store in one SQLite file; safe for threads and processes, and across a fork.
 
@@ -327,7 +331,13 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
         with self._using("written") as connection:
             # `execute` would free a single page, because it runs only one step of the statement
             connection.executescript("PRAGMA incremental_vacuum;")
-            is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            until = time.monotonic() + self.busy_timeout
+            # SQLite itself waits for readers, but not for another connection that truncates the log at the same time
+            # (https://sqlite.org/c3ref/wal_checkpoint_v2.html)
+            while (is_busy := connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]) and (
+                time.monotonic() < until
+            ):
+                time.sleep(_PAUSE)
         if is_busy and not self._in_memory:
             raise StoreError(
                 f"store {self.path}: the records are deleted, but another connection is reading, so that its log still "

@@ -7,7 +7,7 @@ two steps prompts only grow at their end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, count
 from typing import Final, Generic, TypeVar, cast
 
@@ -159,7 +159,7 @@ class Keep(Generic[Note]):
         # A strategy may keep anything, so nothing of it can be taken back.
         if not draft.memory.is_continued(draft.artifacts):
             draft.memory.clear()
-        past = draft.memory.of((self, draft.masks), lambda: Past(self, draft))
+        past = draft.memory.of((self, draft.masking.masks), lambda: Past(self, draft))
         past.extend(draft)
         return past
 
@@ -191,7 +191,7 @@ def _keep_chosen(choice: Choice, past: Past[Note], name: str) -> Draft:
         lasts = {id(draft.artifacts[history.spans[run[-1]].end - 1]): len(run) for run in choice.runs}
         noted = [_add_count(a, lasts[id(a)], draft) if id(a) in lasts else a for a in result.artifacts]
         result = result.revise(noted, action="bounded", reason="represents several similar messages")
-    return result if choice.details is None else replace(result, details={**result.details, name: choice.details})
+    return result if choice.details is None else result.noted({name: choice.details})
 
 
 def _add_count(artifact: Artifact, times: int, draft: Draft) -> Artifact:

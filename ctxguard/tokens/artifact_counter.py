@@ -173,6 +173,8 @@ class ArtifactCounter:
         Raises:
             ConfigError: If `tools` is not a list, or an item is not a schema or cannot be written as JSON.
         """
+        if tools in (None, (), []):
+            return 0
         counted = self.count_tools(tools)
         return counted.schemas + counted.hidden
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ctxguard.adapting.fields import member_at
 from ctxguard.adapting.recent import Recent
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.tokens.families import CACHES
@@ -150,14 +151,21 @@ class Prompt:
                 found[number] = replace(artifact, reported=known.read)
         return found
 
-    def note_usage(self, usage: Mapping[str, int]) -> None:
-        """Compare the reported token counts with the expected ones, and record what the provider's cache contains."""
+    def note_usage(self, usage: Mapping[str, int], diagnosis: Diagnosis | None = None) -> None:
+        """Compare the reported token counts with the expected ones, and record what the provider's cache contains.
+
+        Args:
+            usage: The token counts that the provider reported, see `ctxguard.wire.metering.usage_of`.
+            diagnosis: What the provider says about its cache. None if the client did not ask for it.
+        """
         cached = usage.get("cached", 0)
         if cached:
             self._caches.serves.put(self._model, value=True)
-        missed = 0 if self._before is None else self._before.cached - cached
-        if missed >= CACHES["openai"][0]:
-            reason = self._reason()
+        expected = 0 if self._before is None else self._before.cached
+        self._caches.metrics.add("cache.expected.tokens", expected)
+        missed = expected - cached if diagnosis is None else diagnosis.missed
+        if missed >= (CACHES["openai"][0] if diagnosis is None else 1):
+            reason = self._reason() if diagnosis is None else self._reason_of(diagnosis)
             self._caches.metrics.add("cache.misses", reason=reason)
             self._caches.metrics.add("cache.missed.tokens", missed, reason=reason)
             serves = self._caches.serves.get(self._model)
@@ -185,6 +193,56 @@ class Prompt:
             return "unknown"
         return "history" if self._before.fixed == self._fixed else "fixed_parts"
 
+    def _reason_of(self, diagnosis: Diagnosis) -> str:
+        """Return why the cache served fewer tokens, as the provider says. Only the guard knows whether a cut did it."""
+        return "cut" if diagnosis.reason == "history" and self._is_cut else diagnosis.reason
+
+
+_DIAGNOSES: Final = {
+    **dict.fromkeys(("messages_changed", "input_changed"), "history"),
+    **dict.fromkeys(("system_changed", "tools_changed", "model_changed", "text_format_changed"), "fixed_parts"),
+    **dict.fromkeys(("reasoning_effort_changed", "verbosity_changed"), "fixed_parts"),
+    **dict.fromkeys(("prompt_cache_key_changed", "service_tier_changed"), "routing"),
+    "context_compacted": "compacted",
+}
+"""What the reasons of Anthropic's and OpenAI's cache diagnoses mean here."""
+_DIAGNOSED: Final = (
+    *(("diagnostics", "cache_miss_reason"), ("message", "diagnostics", "cache_miss_reason")),
+    *(("prompt_cache_diagnostics",), ("response", "prompt_cache_diagnostics")),
+)
+"""Places of the diagnoses in responses and events."""
+
+
+class Diagnosis(NamedTuple):
+    """What a provider says about a request whose prompt its cache did not serve in full.
+
+    Attributes:
+        reason: Why: `history`, `fixed_parts`, `compacted`, or `routing` (the cache key or the service tier changed).
+        missed: Number of tokens that the cache would otherwise have served, as the provider estimates.
+    """
+
+    reason: str
+    missed: int
+
+
+def diagnosis_of(answer: object) -> Diagnosis | None:
+    """Return the cache diagnosis in a response or an event; None if there is none, or it says nothing.
+
+    Sources: `CacheMissReason` of anthropic 2.14.0, and `PromptCacheDiagnostics` of openai 3.57.0.
+    """
+    for place in _DIAGNOSED:
+        found = member_at(answer, place)
+        if not isinstance(found, Mapping):
+            continue
+        counts = (found.get(key) for key in ("cache_missed_input_tokens", "cache_missed_tokens"))
+        missed = next((count for count in counts if isinstance(count, int)), 0)
+        reason = _DIAGNOSES.get(str(found.get("reason") or found.get("type")))
+        if reason is not None:
+            return Diagnosis(reason, missed)
+        if found.get("type") == "cache_hit":
+            return Diagnosis("", 0)
+    return None
+
 
 def _opening_of(kind: Format, body: Body) -> tuple[list[object], int]:
     """Return the history in a body, and the position of the first message from a user."""
@@ -193,48 +251,89 @@ def _opening_of(kind: Format, body: Body) -> tuple[list[object], int]:
     return members, next((n for n, m in enumerate(members) if isinstance(m, dict) and m.get("role") == "user"), 0)
 
 
+_MARKS: Final[Mapping[str, Mapping[str, object]]] = {
+    "cache_control": {"type": "ephemeral"},
+    "prompt_cache_breakpoint": {"mode": "explicit"},
+}
+"""The keys of cache breakpoints, with the values that ctxguard writes: that of Anthropic, and that of OpenAI."""
+
+
 def _without_markers(value: Any) -> Any:  # noqa: ANN401 - JSON
     """Return a message or a list of messages without cache markers, which clients move from request to request."""
     if isinstance(value, list):
         return [_without_markers(member) for member in value]
     if not isinstance(value, dict):
         return value
-    return {k: _without_markers(v) if k == "content" else v for k, v in value.items() if k != "cache_control"}
+    return {k: _without_markers(v) if k == "content" else v for k, v in value.items() if k not in _MARKS}
 
 
-_MARK: Final = {"cache_control": {"type": "ephemeral"}}
+_VERSION: Final = re.compile(r"(?:^|[/.])gpt-(\d+)(?:\.(\d+))?(?![\d.])")
 
 
-def with_breakpoints(body: Mapping[str, object]) -> Mapping[str, object]:
-    """Return a request with up to four cache breakpoints, which is Anthropic's maximum.
+def takes_breakpoints(api: str, model: str) -> bool:
+    """Return whether a request may have cache breakpoints: of Anthropic any, of OpenAI those to `gpt-5.6` and later."""
+    version = _VERSION.search(model) if api in ("chat", "responses") else None
+    return api == "anthropic" or (version is not None and (int(version[1]), int(version[2] or 0)) >= (5, 6))
 
-    One breakpoint is at the end of the system prompt, or of the tools if there is no system prompt. The others are at
-    the ends of the first message with the role `user`, which cuts do not change, and of the last two such messages,
-    with which the previous request and this one usually end. A request that already has a breakpoint is returned
-    unchanged.
+
+def with_breakpoints(body: Mapping[str, object], kind: Format, model: str) -> Mapping[str, object]:
+    """Return a request with cache breakpoints: at most four, the maximum of Anthropic and OpenAI.
+
+    Two are at the ends of what cuts do not change: of the system prompt (or of Anthropic's tools if there is none), and
+    of the first message from a user. Anthropic gets two more, at the ends of the last two messages with the role
+    `user`, with which the previous request and this one usually end. OpenAI writes one at the end of a prompt by
+    itself. A request that already has a breakpoint, or says how its breakpoints are chosen, is returned unchanged, and
+    so is one to a model without breakpoints.
+
+    Sources: the types `PromptCacheOptions` of openai 3.57.0 and `CacheControlEphemeral` of anthropic 2.14.0.
+
+    Args:
+        body: The body of the request.
+        kind: Its format.
+        model: The name of the model in the request.
     """
-    messages, system, tools = body.get("messages"), body.get("system"), body.get("tools")
-    if not isinstance(messages, list) or _is_marked([system, tools, messages]):
+    members, system, tools = body.get(kind.history), body.get("system"), body.get("tools")
+    options = body.get("prompt_cache_options")
+    is_chosen = isinstance(options, dict) and "mode" in options
+    if is_chosen or not takes_breakpoints(kind.api, model) or _is_marked([system, tools, members]):
         return body
-    people = [at for at, message in enumerate(messages) if isinstance(message, dict) and message.get("role") == "user"]
-    places = {*people[:1], *people[-2:]}
-    changed = {"messages": [_marked(each, "content") if at in places else each for at, each in enumerate(messages)]}
-    return {**(_marked(body, "system") if system else _marked(body, "tools")), **changed}
+    if kind.api == "responses" and isinstance(members, str):
+        members = [{"role": "user", "content": members}]
+    if not isinstance(members, list):
+        return body
+    roles = [one.get("role") if isinstance(one, dict) else None for one in members]
+    people = [at for at, role in enumerate(roles) if role == "user"]
+    fixed = people[:1]
+    if kind.api == "anthropic":
+        body, fixed = _marked(body, "system" if system else "tools", kind.api), [*fixed, *people[-2:]]
+    else:
+        before = roles[: people[0]] if people else roles
+        fixed += [at for at, role in enumerate(before) if role in ("system", "developer")][-1:]
+    marked = [_marked(one, "content", kind.api) if at in fixed else one for at, one in enumerate(members)]
+    return {**body, kind.history: marked}
 
 
 def _is_marked(value: object) -> bool:
     if isinstance(value, list):
         return any(map(_is_marked, value))
-    return isinstance(value, dict) and ("cache_control" in value or _is_marked(value.get("content")))
+    return isinstance(value, dict) and (not _MARKS.keys().isdisjoint(value) or _is_marked(value.get("content")))
 
 
-def _marked(record: Mapping[str, object], key: str) -> Mapping[str, object]:
+_MARKABLE: Final = ("text", "image_url", "input_audio", "input_text", "input_image", "input_file")
+"""The types of the blocks in which OpenAI takes a breakpoint."""
+
+
+def _marked(record: Mapping[str, object], key: str, api: str) -> Mapping[str, object]:
     """Return a record with a breakpoint on the text, or on the last content block, that it has under `key`.
 
     If there is none, or the text is empty, the record is returned unchanged.
     """
     value = record.get(key)
-    blocks = [{"type": "text", "text": value}] if isinstance(value, str) else value
+    kind = "input_text" if api == "responses" else "text"
+    blocks = [{"type": kind, "text": value}] if isinstance(value, str) else value
     if not value or not isinstance(blocks, list) or not isinstance(blocks[-1], dict):
         return record
-    return {**record, key: [*blocks[:-1], {**blocks[-1], **_MARK}]}
+    mark = "cache_control" if api == "anthropic" else "prompt_cache_breakpoint"
+    if api != "anthropic" and blocks[-1].get("type") not in _MARKABLE:
+        return record
+    return {**record, key: [*blocks[:-1], {**blocks[-1], mark: _MARKS[mark]}]}

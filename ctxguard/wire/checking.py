@@ -16,11 +16,11 @@ from ctxguard.adapting.fields import Path, copy_with, is_field_name, member_at, 
 from ctxguard.adapting.message_view import FIXED
 from ctxguard.adapting.request import COUNTED_FROM, OutsideTexts, tools_of_call
 from ctxguard.artifacts import Field
-from ctxguard.checks.no_pii import scan, shown_place
+from ctxguard.checks.no_pii import shown_place
 from ctxguard.errors import CheckFailedError
 from ctxguard.formats.requests import count_sent, tools_beyond_estimate
 from ctxguard.history.pairing import is_well_formed, well_formed
-from ctxguard.pii import Detector, Masker, RuleSet, SessionVault, Span
+from ctxguard.pii import Detector, Masker, RuleSet, SessionVault
 from ctxguard.pii.mask.masking_rules import HASH_KEY_VARIABLE
 from ctxguard.pii.rule_sets import for_identifiers, for_names
 from ctxguard.report.places import clean_words, place_in
@@ -196,7 +196,6 @@ class BodyCheck:
             Use.NAME: for_names(detectors),
             Use.FIXED: [one for one in strict if one is not None],
         }
-        self._clean: dict[Use, TextCache[bool]] = {use: TextCache() for use in Use}
         self._values = Values()
         self._clean_values: TextCache[bool] = TextCache()
         self._redacting = Masker(tuple(detectors)) if detectors else None
@@ -207,12 +206,7 @@ class BodyCheck:
 
     def labels_in(self, text: str, use: Use) -> Sequence[str]:
         """Return the labels of the rules that match in a text."""
-        if not text or self._clean[use].get(text):
-            return ()
-        labels = [span.label for detector in self._by_use[use] for span in scan(detector, text)]
-        if not labels:
-            self._clean[use].put(text, value=True)
-        return labels
+        return [span.label for detector in self._by_use[use] for span in detector.find(text)]
 
     def told_apart(self, body: Mapping[str, object]) -> Mapping[str, object]:
         """Return a body that says whose request it is by keyed hashes in place of values.
@@ -391,7 +385,6 @@ class WireMasking:
         self._own = own
         self._strategy = strategy
         self._is_own = own.strategy != "redact" or strategy == "redact"
-        self._found: TextCache[Sequence[Span]] = TextCache()
         self.detectors: tuple[Detector, ...] = (
             own.detectors if self._is_own else tuple(map(with_examples, own.detectors))
         )
@@ -409,7 +402,7 @@ class WireMasking:
                 return own
             return own.without_placeholders() if vault is None else own.with_vault(vault)
         strategy = "redact" if redacts else self._strategy
-        return Masker(self.detectors, strategy=strategy, vault=vault, escape=self._own.escape, cache=self._found)
+        return Masker(self.detectors, strategy=strategy, vault=vault, escape=self._own.escape)
 
 
 def with_examples(detector: Detector) -> Detector:

@@ -67,6 +67,7 @@ class Guarding:
     cache_control: bool = False
     recall: bool = False
     holdout: str = "0%"
+    new_values: Literal["pass", "report", "mask", "refuse"] = "pass"
     audit: Path | None = None
     mode: Literal["enforce", "observe"] | None = None
 
@@ -237,6 +238,7 @@ def guard_of(chain: StabilizerOptions, guarding: Guarding, known: StabilizerConf
         takes_sessions=workers == 1 or vault is not None,
         cache_control=guarding.cache_control,
         holdout=guarding.holdout,
+        new_values=guarding.new_values,
         tools=pii.tools or {},
         recall=guarding.recall and (place is None or open_store(place)),
         audit=None if guarding.audit is None else _audit_log(guarding.audit, guarding.vault_key_file),

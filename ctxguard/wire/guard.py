@@ -28,10 +28,11 @@ from ctxguard.formats.format import Format
 from ctxguard.formats.registry import format_of
 from ctxguard.formats.requests import count_sent
 from ctxguard.pii import Vault
+from ctxguard.pii.mask.answers import AnswerScan, OnNewValues, scan_masker
 from ctxguard.pii.mask.unmask import require_tools
 from ctxguard.report import Report
 from ctxguard.report.telemetry import Metrics
-from ctxguard.settings import nearest, opened, share_of
+from ctxguard.settings import nearest, one_of, opened, share_of
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.wire.audit import Audit, HiddenValues, version_of
 from ctxguard.wire.bodies import (
@@ -176,8 +177,8 @@ class GuardSettings(TypedDict, total=False):
         credentials: Which headers and query parameters separate sessions. `docs/wire.md` lists those that do not.
         takes_sessions: Whether clients may name sessions, True by default. Several workers without a shared vault
             cannot support sessions.
-        cache_control: Whether to mark up to four prefixes of a request to Anthropic for its prompt cache, if the client
-            marks none.
+        cache_control: Whether to mark prefixes of a request for the prompt cache of Anthropic, or of OpenAI from
+            `gpt-5.6` on, if the client marks none; see `ctxguard.wire.caches.with_breakpoints`.
         recall: Whether models can read texts that were shortened or evicted: a store for these texts, or True for a
             store in memory. Models get a tool `recall` in Chat Completions, Responses, Anthropic Messages, and Gemini.
         holdout: Share of conversations, such as `5%`, whose requests are masked but not cut, to measure what cuts save.
@@ -186,6 +187,11 @@ class GuardSettings(TypedDict, total=False):
         tools: Which tools receive real values in their arguments: True or False by tool name or pattern (`crm_*`), by
             `outward` for tools that reach outside (mail, HTTP, messages, a shell), and by `*` for all others. By
             default, all tools do.
+        new_values: What to do with values that the model itself writes in an answer or in the arguments of a tool, such
+            as an address that it made up: `pass` (the default) does not look for them, `report` counts them in the
+            metric `new_values` by kind, `mask` redacts them, and `refuse` ends the answer with an error. A streamed
+            text is then held back to the end of its line or sentence, at most 512 characters; JSON and the arguments
+            of calls are held back to their end. Reasoning is not searched.
         audit: Called with the record of each request and the body before the body is sent: a `ctxguard.wire.AuditLog`,
             or a function. If it raises an exception, nothing is sent. Async clients and the proxy call it in a thread,
             possibly several times at once.
@@ -205,6 +211,7 @@ class GuardSettings(TypedDict, total=False):
     cache_control: bool
     recall: Store | bool
     holdout: str
+    new_values: OnNewValues
 
 
 def _guard_of(kind: type[Guard], stabilizer: Stabilizer, settings: GuardSettings) -> Guard:
@@ -263,6 +270,12 @@ class Guard:
         self._detectors = [detector for masking in self._masking for detector in masking.detectors]
         self._check = BodyCheck(self._detectors)
         self._rules = version_of(self._detectors)
+        self._new_values: OnNewValues = one_of(settings.get("new_values", "pass"), OnNewValues, "new_values")
+        own = [detector for masker in stabilizer.stages.maskers for detector in masker.detectors]
+        if self._new_values != "pass" and not own:
+            told = "new_values needs a stabilizer that masks: its rules say what a value is"
+            raise ConfigError(told, setting="new_values")
+        self._scan_masker = None if self._new_values == "pass" else scan_masker(own)
         self._values = Values()
         self._hidden = HiddenValues()
         self._warned: set[str] = set()
@@ -556,13 +569,16 @@ class Guard:
         if sent is None:
             return Prepared(request.body, report, None, report.tokens_before, report.budget, **told)
         self._warn_of_fixed(report, stabilizer.budget_for(window, with_headroom=True))
-        if self._cache_control and kind.api == "anthropic":
-            sent = with_breakpoints(sent)
+        if self._cache_control:
+            sent = with_breakpoints(sent, kind, model)
         reply = self._reply(kind, body, report, owner, thread, numberings[-1])
         prepared = Prepared(write_body(sent), report, reply, tokens, report.budget, reading=reading, **told)
         if reading is not None:
             reading.note_sent(prepared.body, report, reply)
         return prepared
+
+    def _note_new_value(self, label: str) -> None:
+        self.metrics.add("new_values", kind=label)
 
     def _thread(self, kind: Format, body: Mapping[str, object], owner: Owner) -> tuple[bool, Thread]:
         """Return whether the history of a request is stored at the provider, and where its placeholders are stored."""
@@ -598,10 +614,12 @@ class Guard:
         thread: Thread,
         numbering: bytes,
     ) -> Reply | None:
-        session = session_of(report.masks)
+        session, scan = session_of(report.masks), None
+        if self._scan_masker is not None:
+            scan = AnswerScan(self._scan_masker, self._new_values, self._note_new_value)
         has_items = kind.api == "responses"
         is_stored = has_items and body.get("store") is not False
-        if session is None or not (session.can_restore or has_items):
+        if session is None or not (session.can_restore or has_items or scan is not None):
             return None
         return Reply(
             session,
@@ -609,6 +627,7 @@ class Guard:
             wants_json=kind.wants_json(body),
             tools=self._tools,
             names_host=report.user_names,
+            scan=scan,
             on_id=(lambda name: self._threads.note_answer(owner, name, thread, session.pseudonyms))
             if is_stored
             else None,

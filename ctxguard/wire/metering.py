@@ -15,11 +15,12 @@ from ctxguard.errors import WireError
 from ctxguard.formats.format import records_of
 from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.families import family_of
+from ctxguard.wire.caches import diagnosis_of
 from ctxguard.wire.events import ServerSentEvents
 
 if TYPE_CHECKING:
     from ctxguard.report.telemetry import Metrics
-    from ctxguard.wire.caches import Prompt
+    from ctxguard.wire.caches import Diagnosis, Prompt
     from ctxguard.wire.sessions import Owner
 
 
@@ -129,6 +130,7 @@ class Billed:
     is_hidden: bool = False
     reported: Mapping[str, int] = field(default_factory=dict, init=False)
     _most: dict[str, int] = field(default_factory=dict, init=False)
+    _diagnosis: Diagnosis | None = field(default=None, init=False)
     _begun: bytes = field(default=b"", init=False)
     _is_lost: bool = field(default=False, init=False)
     _splitter: ServerSentEvents | None = field(default=None, init=False)
@@ -162,7 +164,7 @@ class Billed:
             self.metrics.add("billed.answers", int(not self.is_hidden), **self.labels)
             self.reported = self._most
             if self.prompt is not None:
-                self.prompt.note_usage(self._most)
+                self.prompt.note_usage(self._most, self._diagnosis)
         self._begun, self._most, self._splitter = b"", {}, None
 
     def _note(self, events: Iterable[bytes]) -> None:
@@ -171,5 +173,6 @@ class Billed:
 
     def _take(self, answer: Mapping[str, object]) -> None:
         """Record the counts in a response or event. Counts may grow during a stream, so the largest of each is kept."""
+        self._diagnosis = diagnosis_of(answer) or self._diagnosis
         for kind, count in usage_of(answer).items():
             self._most[kind] = max(count, self._most.get(kind, 0))

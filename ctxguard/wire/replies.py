@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ctxguard.adapting.message_view import FIXED
 from ctxguard.adapting.restoring import Restorer, Tool
 from ctxguard.formats.format import SHOWN
+from ctxguard.tokens.media import is_payload
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Format
@@ -31,11 +33,9 @@ _KEPT: Final = frozenset(
     }
 )
 """Keys whose values are never restored, because they are sent back to the provider unchanged or refer to something."""
-_OBJECTS: Final = ("input", "args")
-"""Keys under which the arguments of a tool call are an object: `input` for Anthropic and Amazon, `args` for Gemini."""
-
-
-_ARGUMENTS: Final = frozenset({"arguments", *_OBJECTS})
+_ARGUMENTS: Final = frozenset({"arguments", "args", "input"})
+"""Keys of the arguments of a tool call: as text for OpenAI and Cohere, as an object for Anthropic and Amazon (`input`),
+Gemini (`args`), and Ollama (`arguments`)."""
 _ALTERNATIVES: Final = frozenset({"choices", "candidates"})
 """Keys of lists whose members are answers on their own."""
 _CALLS: Final = frozenset({"executableCode", "function", "custom", "function_call", "functionCall", "toolUse"})
@@ -70,10 +70,14 @@ class _Around(NamedTuple):
     Attributes:
         tools: The tools that calls without a name may mean.
         links: Has read the texts of the answer before the value.
+        is_call: Whether the value is part of a call.
+        gives_values: Whether values are restored: not in the calls of tools that may not get them.
     """
 
     tools: Iterable[Tool]
     links: Links | None
+    is_call: bool = False
+    gives_values: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -90,6 +94,21 @@ class Reply(Restorer):
     format: Format
     on_id: OnId | None = field(default=None, kw_only=True)
     on_item: OnItem | None = field(default=None, kw_only=True)
+
+    @classmethod
+    def of(cls, restorer: Restorer, kind: Format, *, wants_json: bool = False, outputs: Iterable[str] = ()) -> Reply:
+        """Create an instance for a response that a framework received.
+
+        Args:
+            restorer: Restores the values.
+            kind: The format of the response.
+            wants_json: Whether the text of the response is JSON.
+            outputs: The names of tools that are structured output. Their arguments get values in any case.
+        """
+        tools = {**dict.fromkeys(outputs, True), **restorer.tools}
+        reply = cls(restorer.session, kind, wants_json=wants_json, tools=tools)
+        reply.names_host, reply.scan = restorer.names_host, restorer.scan
+        return reply
 
     def whole(self, raw: bytes) -> bytes:
         """Return the body of a response with values restored. A body that is not a JSON value is returned unchanged."""
@@ -120,7 +139,9 @@ class Reply(Restorer):
 
     def _restore(self, value: object, key: object, around: _Around) -> object:
         if isinstance(value, str):
-            return self.text(value, around.links if key in SHOWN else self.links())
+            if self.scan is not None and (around.is_call or not _is_framing(key)) and not is_payload(value):
+                value = self.searched(value, is_call=around.is_call)
+            return self.text(value, around.links if key in SHOWN else self.links()) if around.gives_values else value
         if isinstance(value, list):
             is_divided = key in _ALTERNATIVES
             arounds = (around._replace(links=self.links()) if is_divided else around for _ in value)
@@ -133,7 +154,10 @@ class Reply(Restorer):
         if str(record.get("type")) in _KEPT_TYPES or record.get("thought") is True:
             return record
         tool = tool_of(record, at)
-        if tool is not None and not self.gives([*known, *([tool] if tool.name or not known else [])]):
+        if tool is not None:
+            gives = self.gives([*known, *([tool] if tool.name or not known else [])])
+            around = around._replace(is_call=True, gives_values=around.gives_values and gives)
+        if not around.gives_values and self.scan is None:
             return record
         fields = {
             key: value if key in _KEPT else self._restore_field(key, value, around) for key, value in record.items()
@@ -147,10 +171,17 @@ class Reply(Restorer):
 
     def _restore_field(self, key: str, value: object, around: _Around) -> object:
         if key == "arguments" and isinstance(value, str):
-            return self.arguments(value)
-        if key in _OBJECTS and isinstance(value, dict):
-            return self.parsed_arguments(value)
+            value = self.searched(value, is_call=True)
+            return self.arguments(value) if around.gives_values else value
+        if key in _ARGUMENTS and isinstance(value, dict):
+            value = self.searched_arguments(value)
+            return self.parsed_arguments(value) if around.gives_values else value
         return self._restore(value, key, around)
+
+
+def _is_framing(key: object) -> bool:
+    """Return whether the value of a key outside of calls is an id, a link, or data, which is not searched."""
+    return isinstance(key, str) and (key in FIXED or key.endswith(("_id", "Id")))
 
 
 def _changed_texts(now: object, was: object) -> list[tuple[str, str]]:

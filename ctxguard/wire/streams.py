@@ -7,14 +7,12 @@ held back, this rest is sent in an additional event, which is a copy of the text
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from ctxguard.adapting.fields import Path, copy_with
-from ctxguard.adapting.restoring import Tool
+from ctxguard.adapting.restoring import StreamRestorer, Tool
 from ctxguard.errors import CtxguardError
 from ctxguard.formats.format import Channel, Delta, Event
-from ctxguard.pii import UnmaskStream
 from ctxguard.pii.mask.links import Links
 from ctxguard.wire.events import FORMS, Events, StreamForm
 from ctxguard.wire.replies import as_json, tool_of
@@ -28,21 +26,6 @@ Origin = TypeVar("Origin")
 
 MOST_EVENT: Final = 32_000_000
 """Maximum number of bytes in one event."""
-
-
-@dataclass(slots=True)
-class _Channel(Generic[Origin]):
-    """One text of a response that is being streamed.
-
-    Attributes:
-        unmask: Restores the values.
-        origin: The original event with the latest piece of the text.
-        delta: The latest piece, and its place in the event.
-    """
-
-    unmask: UnmaskStream
-    origin: Origin
-    delta: Delta
 
 
 class _Tools:
@@ -81,7 +64,8 @@ class ReplyEvents(Generic[Origin]):
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
         self._format = reply.format
-        self._channels: dict[Channel, _Channel[Origin]] = {}
+        self._streams = StreamRestorer(reply)
+        self._latest: dict[Channel, tuple[Origin, Delta]] = {}
         self._tools = _Tools()
         self._links: dict[Hashable, Links | None] = {}
         self._starts: dict[Hashable, Links] = {}
@@ -106,13 +90,10 @@ class ReplyEvents(Generic[Origin]):
     ) -> Event:
         changes: dict[Path, object] = {}
         for delta in deltas:
-            if not self._gives(event, delta):
-                given = self._channels.pop(delta.channel, None)
-                text = delta.text if given is None else given.unmask.abandon() + delta.text
-            else:
-                text = self._channel(origin, delta).unmask.feed(delta.text)
-            if delta.channel in self._channels and ends is not None and ends(delta.channel):
-                text += self._channels.pop(delta.channel).unmask.close()
+            text = self._piece(event, delta)
+            self._latest[delta.channel] = origin, delta
+            if ends is not None and ends(delta.channel):
+                text += self._streams.close(delta.channel)
             if text != delta.text:
                 changes[delta.path] = text
         for path, member in self._format.wholes(event):
@@ -121,33 +102,31 @@ class ReplyEvents(Generic[Origin]):
                 changes[path] = restored
         return copy_with(event, changes)
 
-    def _channel(self, origin: Origin, delta: Delta) -> _Channel[Origin]:
-        known = self._channels.get(delta.channel)
-        if known is None:
-            is_json = delta.is_arguments or (self._reply.wants_json and not delta.calls)
-            links = self._reply.links() if delta.calls else self._links_at(delta)
-            unmask = self._reply.session.stream_after(links, arguments=is_json)
-            known = _Channel(unmask, origin, delta)
-            self._channels[delta.channel] = known
-        known.origin, known.delta = origin, delta
-        return known
+    def _piece(self, event: Event, delta: Delta) -> str:
+        """Return what can be sent of a text or a call after its next piece."""
+        if not delta.calls:
+            if delta.channel not in self._latest:
+                self._note_start(delta)
+            return self._streams.text(delta.channel, delta.text, self._links_of(delta.answer))
+        gives = self._gives(event, delta)
+        return self._streams.arguments(delta.channel, delta.text, gets_values=gives, is_json=delta.is_arguments)
 
     def _links_of(self, answer: Hashable) -> Links | None:
+        """Return what has read the texts of an answer so far, which a client may show as one."""
         if answer not in self._links:
             self._links[answer] = self._reply.links()
         return self._links[answer]
 
-    def _links_at(self, delta: Delta) -> Links | None:
-        """Return what has read the texts before a text of an answer, which a client may show as one with this text."""
+    def _note_start(self, delta: Delta) -> None:
+        """Note what was read before a text of an answer, for the event that repeats this text."""
         links = self._links_of(delta.answer)
         if links is not None:
             for place in self._format.places(delta.channel):
                 self._starts.setdefault(place, links.copy())
-        return links
 
     def _gives(self, event: Event, delta: Delta) -> bool:
         """Return whether values are restored in a piece of text: not in the calls of tools that may not get values."""
-        if not delta.calls or not self._reply.tools:
+        if not self._reply.tools:
             return True
         tool = tool_of(event)
         return self._reply.gives([*self._tools.of(delta.calls), *([tool] if tool is not None and tool.name else [])])
@@ -168,12 +147,12 @@ class ReplyEvents(Generic[Origin]):
         A channel identifies one of the texts in a response.
         """
         flushed: list[tuple[Event, Origin]] = []
-        for name in [name for name in self._channels if ends(name)]:
-            channel = self._channels.pop(name)
-            text = channel.unmask.close()
+        for name in [name for name in self._latest if ends(name)]:
+            origin, delta = self._latest.pop(name)
+            text = self._streams.close(name)
             if text:
                 self._added += 1
-                flushed.append((self._renumber(channel.delta.alone(text)), channel.origin))
+                flushed.append((self._renumber(delta.alone(text)), origin))
         return flushed
 
     def _renumber(self, event: Event) -> Event:

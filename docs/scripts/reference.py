@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import EnumType
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -191,7 +192,9 @@ def guides_to(module: str) -> str:
 
 def described(module: str, name: str) -> str:
     """Return where a public name is described; an enumeration is followed by its values, which have no docstrings."""
-    found, path = getattr(sys.modules.get(module), name, None), f"{module}.{name}"
+    found, path = None, f"{module}.{name}"
+    with suppress(ImportError):  # the framework of an adapter need not be installed
+        found = getattr(sys.modules.get(module), name, None)
     if getattr(found, "__module__", "") == path:  # a function of the same name as its module, which would be shown
         return f'<a id="{path}"></a>\n\n::: {path}.{name}'
     values = ", ".join(f"`{member.value}`" for member in found) if isinstance(found, EnumType) else ""

@@ -24,6 +24,9 @@ def imported(module, *blocked):
         ("ctxguard_langchain", "langchain_core", "langchain"),
         ("ctxguard_langchain.middleware", "langchain", "langchain"),
         ("ctxguard_openai_agents", "agents", "openai-agents"),
+        ("ctxguard_adk", "google.adk", "adk"),
+        ("ctxguard_crewai.guard", "crewai", "crewai"),
+        ("ctxguard_strands.guard", "strands", "strands"),
     ],
 )
 def test_a_missing_framework_names_the_extra(module, missing, extra):
@@ -34,7 +37,7 @@ def test_a_missing_framework_names_the_extra(module, missing, extra):
     assert install_command(extra) in done.stderr
 
 
-@pytest.mark.parametrize("module", ["ctxguard_openai", "ctxguard_anthropic"])
+@pytest.mark.parametrize("module", ["ctxguard_openai", "ctxguard_anthropic", "ctxguard_strands", "ctxguard_crewai"])
 def test_plain_lists_need_no_package(module):
-    done = imported(module, "openai", "anthropic", "pydantic_ai", "langchain_core")
+    done = imported(module, "openai", "anthropic", "pydantic_ai", "langchain_core", "strands", "crewai")
     assert done.returncode == 0, done.stderr

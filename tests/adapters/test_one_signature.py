@@ -82,6 +82,16 @@ def of_the_agents_sdk(told):
         Runner.run_sync(SdkAgent("a", model=Silent()), "hello", run_config=RunConfig(call_model_input_filter=guard))
 
 
+def of_strands(told):
+    strands = pytest.importorskip("strands", reason="Strands is not installed (extra strands)")
+    from strands_agents.scripted_model import ScriptedModel
+
+    from ctxguard_strands import ContextGuard
+
+    guard = ContextGuard(Stabilizer(1_000), on_report=told)
+    strands.Agent(ScriptedModel("hi"), plugins=[guard], callback_handler=None)("hello")
+
+
 def of_the_wire(told):
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hello"}]}).encode()
     headers = {"x-ctxguard-session": "s1"}
@@ -89,7 +99,7 @@ def of_the_wire(told):
 
 
 NAMED = [of_a_chain, of_a_node, of_middleware, of_persisting_middleware, of_the_wire]
-DOORS = [*NAMED, of_a_capability, of_a_history_processor, of_the_agents_sdk]
+DOORS = [*NAMED, of_a_capability, of_a_history_processor, of_the_agents_sdk, of_strands]
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -212,6 +212,48 @@ async def test_the_agents_sdk():
     threads.judge()
 
 
+async def test_strands():
+    strands = pytest.importorskip("strands", reason="Strands is not installed (extra strands)")
+    from strands_agents.scripted_model import ScriptedModel
+
+    from ctxguard_strands import ContextGuard as StrandsGuard
+
+    threads = Threads()
+
+    class Turning(ScriptedModel):
+        async def stream(self, messages, *args, **settings):
+            threads.sent.append(str(messages))
+            await threads.take_turns()
+            async for event in super().stream(messages, *args, **settings):
+                yield event
+
+    def answer(request):
+        asked = [
+            message for message in request["messages"] if message["role"] == "user" and "text" in message["content"][0]
+        ]
+        wants = request["messages"][-1] is asked[-1]
+        return [("send_mail", {"to": f"<EMAIL_{len(asked)}>"})] if wants else "sent"
+
+    @strands.tool(context=True)
+    async def send_mail(to: str, tool_context) -> str:
+        """Send a mail."""
+        await threads.take_turns()
+        threads.mailed.append((tool_context.invocation_state["user"], to))
+        return f"sent to {to}"
+
+    guard = StrandsGuard(Stabilizer(2_000), vault=lambda call: threads.vault_of(call.invocation_state["user"]))
+    model = Turning(answer, at=5)
+    agents_of = {
+        name: strands.Agent(model, tools=[send_mail], plugins=[guard], callback_handler=None) for name in USERS
+    }
+
+    async def run(name, turn):
+        await agents_of[name].invoke_async(question(name, turn), invocation_state={"user": name})
+
+    await converse(run)
+    threads.judge()
+
+
 @pytest.mark.parametrize("wrong", [None, 4_000, "vault"])
 def test_a_function_that_gives_something_else_is_named(wrong):
     agent = pydantic_ai.Agent("test", capabilities=[ContextGuard(lambda ctx: wrong)])

@@ -161,20 +161,25 @@ async def shop_in_langchain(shop, stabilizer, recall, vault, store):
     await create_agent(Scripted(), tools, middleware=[guard]).ainvoke({"messages": [("user", "Write to the buyer.")]})
 
 
-async def shop_in_pydantic_ai(shop, stabilizer, recall, vault, store):
+async def shop_in_pydantic_ai(shop, stabilizer, recall, vault, store, *, guard="ContextGuard"):
     pytest.importorskip("pydantic_ai", reason="PydanticAI is not installed (extra pydantic-ai)")
     from pydantic_ai import Agent
+    from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import FunctionModel
 
-    from ctxguard_pydantic_ai import ContextGuard
+    import ctxguard_pydantic_ai
+
+    if guard != "ContextGuard" and not hasattr(AbstractCapability, "get_wrapper_model"):
+        pytest.skip("this PydanticAI has no hook to wrap the model of a request")
 
     def scripted(messages, info):
         parts = [part for message in messages for part in message.parts]
         call = shop.next_call([("tool", part.content) for part in parts if part.part_kind == "tool-return"])
         return ModelResponse(parts=[ToolCallPart(*call) if call else TextPart("done")])
 
-    agent = Agent(FunctionModel(scripted), capabilities=[ContextGuard(stabilizer, vault=vault)])
+    capability = getattr(ctxguard_pydantic_ai, guard)(stabilizer, vault=vault)
+    agent = Agent(FunctionModel(scripted), capabilities=[capability])
     for function in (shop.archive, recall, shop.send_mail):
         agent.tool_plain(function)
     await agent.run("Write to the buyer.")
@@ -207,7 +212,29 @@ async def shop_in_agents_sdk(shop, stabilizer, recall, vault, store):
     await Runner.run(agent, "Write to the buyer.", run_config=RunConfig(call_model_input_filter=guard))
 
 
-SHOPS = [shop_in_langchain, shop_in_pydantic_ai, shop_in_agents_sdk]
+async def shop_in_strands(shop, stabilizer, recall, vault, store):
+    pytest.importorskip("strands.middleware", reason="Strands is not installed (extra strands)")
+    from strands import Agent, tool
+    from strands_agents.scripted_model import ScriptedModel
+
+    from ctxguard_strands import ContextGuard
+
+    def answer(request):
+        results = [block["toolResult"] for m in request["messages"] for block in m["content"] if "toolResult" in block]
+        call = shop.next_call([("tool", result["content"][0]["text"]) for result in results])
+        return [call] if call else "done"
+
+    tools = [tool(one) for one in (shop.archive, recall, shop.send_mail)]
+    guard = ContextGuard(stabilizer, vault=vault)
+    agent = Agent(ScriptedModel(answer), tools=tools, plugins=[guard], callback_handler=None)
+    await agent.invoke_async("Write to the buyer.")
+
+
+async def shop_in_a_durable_pydantic_ai(*given):
+    await shop_in_pydantic_ai(*given, guard="DurableContextGuard")
+
+
+SHOPS = [shop_in_langchain, shop_in_pydantic_ai, shop_in_a_durable_pydantic_ai, shop_in_agents_sdk, shop_in_strands]
 
 
 @pytest.mark.parametrize("framework", SHOPS)

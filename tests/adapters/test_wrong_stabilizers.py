@@ -19,10 +19,13 @@ def door(package, name):
     return getattr(importlib.import_module(package), name)
 
 
-_FRAMEWORKS = {
-    "ctxguard_langchain": ("langchain", "langchain"),
-    "ctxguard_pydantic_ai": ("pydantic_ai", "pydantic-ai"),
+_FRAMEWORKS = {  # modules within, because folders of tests have the names of frameworks
+    "ctxguard_langchain": ("langchain.agents", "langchain"),
+    "ctxguard_pydantic_ai": ("pydantic_ai.messages", "pydantic-ai"),
     "ctxguard_openai_agents": ("agents", "openai-agents"),
+    "ctxguard_strands": ("strands", "strands"),
+    "ctxguard_adk": ("google.adk", "adk"),
+    "ctxguard_crewai": ("crewai", "crewai"),
 }
 
 
@@ -69,6 +72,21 @@ def agents_filter(given):
     return door("ctxguard_openai_agents", "call_model_input_filter")(given)
 
 
+def strands_guard(given):
+    return door("ctxguard_strands", "ContextGuard")(given)
+
+
+def adk_guard(given):
+    return door("ctxguard_adk", "ContextGuard")(given)
+
+
+def crewai_guard(given):
+    guarded = door("ctxguard_crewai", "guarded_llm")
+    from crewai_agents.scripted_crew import ScriptedLLM
+
+    return guarded(ScriptedLLM("done"), given)
+
+
 class Agent:
     async def astream(self, given):
         yield given
@@ -79,6 +97,7 @@ DOORS = [
     *OF_SESSIONS,
     *(langchain_middleware, langchain_persisting, managed_agent),
     *(pydantic_ai_guard, pydantic_ai_processor, agents_filter),
+    *(strands_guard, adk_guard, crewai_guard),
 ]
 
 
@@ -92,7 +111,7 @@ def test_what_is_no_stabilizer_is_refused_at_once(make, given):
 
 
 @pytest.mark.parametrize("make", [door for door in DOORS if door is not managed_agent])
-@pytest.mark.parametrize("guard", [langchain_guard, pydantic_ai_guard])
+@pytest.mark.parametrize("guard", [langchain_guard, pydantic_ai_guard, strands_guard])
 def test_a_guard_in_place_of_the_stabilizer_is_refused_at_once(make, guard):
     """A guard of PydanticAI can be called, so it must not be taken for a function that gives a stabilizer."""
     with pytest.raises(ConfigError, match=r"already contains a stabilizer; pass the Stabilizer itself"):

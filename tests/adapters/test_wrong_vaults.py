@@ -21,10 +21,13 @@ def door(package, name):
     return getattr(importlib.import_module(package), name)
 
 
-_FRAMEWORKS = {
-    "ctxguard_langchain": ("langchain", "langchain"),
-    "ctxguard_pydantic_ai": ("pydantic_ai", "pydantic-ai"),
+_FRAMEWORKS = {  # modules within, because folders of tests have the names of frameworks
+    "ctxguard_langchain": ("langchain.agents", "langchain"),
+    "ctxguard_pydantic_ai": ("pydantic_ai.messages", "pydantic-ai"),
     "ctxguard_openai_agents": ("agents", "openai-agents"),
+    "ctxguard_strands": ("strands", "strands"),
+    "ctxguard_adk": ("google.adk", "adk"),
+    "ctxguard_crewai": ("crewai", "crewai"),
 }
 
 
@@ -40,7 +43,30 @@ def agents_tools(vault):
     return door("ctxguard_openai_agents", "with_vault")([], vault)
 
 
-DOORS = [langchain_middleware, pydantic_ai_guard, agents_tools, lambda vault: Masker(vault=vault)]
+def strands_guard(vault):
+    return door("ctxguard_strands", "ContextGuard")(Stabilizer(4_000), vault=vault)
+
+
+def adk_guard(vault):
+    return door("ctxguard_adk", "ContextGuard")(Stabilizer(4_000), vault=vault)
+
+
+def crewai_guard(vault):
+    guarded = door("ctxguard_crewai", "guarded_llm")
+    from crewai_agents.scripted_crew import ScriptedLLM
+
+    return guarded(ScriptedLLM("done"), Stabilizer(4_000), vault=vault)
+
+
+DOORS = [
+    langchain_middleware,
+    pydantic_ai_guard,
+    agents_tools,
+    strands_guard,
+    adk_guard,
+    crewai_guard,
+    lambda vault: Masker(vault=vault),
+]
 
 
 def all_sessions():

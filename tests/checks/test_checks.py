@@ -17,7 +17,7 @@ from ctxguard.checks import (
     WithinBudget,
     provider_profile,
 )
-from ctxguard.draft import CallSettings, Draft
+from ctxguard.draft import CallSettings, Draft, Masking
 from ctxguard.errors import ConfigError
 from ctxguard.pii import STANDARD, Masker, Rule, RuleSet
 from ctxguard.policies import agent_stages
@@ -131,7 +131,7 @@ def test_no_pii_finds_it_in_every_slot_and_never_says_it():
 
 def test_no_pii_without_rules_of_its_own_uses_those_of_the_masking_stages():
     assert found(NoPII(), [user("jane.doe@corp-mail.net")]) == []
-    assert found(NoPII(), [user("jane.doe@corp-mail.net")], detectors=(STANDARD,)) != []
+    assert found(NoPII(), [user("jane.doe@corp-mail.net")], masking=Masking(detectors=(STANDARD,))) != []
 
 
 def test_no_pii_claims_no_more_than_its_rules_can_tell():

@@ -258,7 +258,7 @@ def test_a_window_reserves_for_its_blocks_what_they_take_so_that_it_cuts_only_wh
     recall, reserved = RecallRelevant(threshold=0.0), []
 
     def watched(draft):
-        reserved[:] = [left.tokens for left in draft.left_out or ()]
+        reserved[:] = [left.tokens for left in draft.decisions.left_out or ()]
         return draft
 
     stabilizer = Stabilizer(budget, stages=[StableWindow(recall=recall, target=target), watched, recall])

@@ -17,8 +17,6 @@ from ctxguard.errors import BudgetExceededError, CtxguardError
 from ctxguard.formats.registry import format_of
 from ctxguard.formats.requests import count_sent
 from ctxguard.tokens import ArtifactCounter, find_counter
-from ctxguard.tokens.text_cache import TextCache
-from ctxguard.wire.checking import WireMasking
 from ctxguard.wire.guard import Guard, WireRequest
 from ctxguard.wire.metering import model_of
 
@@ -30,22 +28,13 @@ STEP = 1.05
 ALL = os.environ.get("CTXGUARD_REPLAY_ALL")
 
 
-FOUND = TextCache()
 SCANNED = cache(scan)
 
 
 @pytest.fixture(autouse=True)
 def found_once(monkeypatch):
-    """Let the guards of all budgets share what the rules find and what the checks have seen: it is the same texts."""
-    made = WireMasking.__init__
-
-    def with_shared_findings(masking, *given):
-        made(masking, *given)
-        masking._found = FOUND
-
-    monkeypatch.setattr(WireMasking, "__init__", with_shared_findings)
-    for module in ("ctxguard.wire.checking", "ctxguard.checks.no_pii"):
-        monkeypatch.setattr(f"{module}.scan", SCANNED)
+    """Let the guards of all budgets share what the checks have seen: it is the same texts."""
+    monkeypatch.setattr("ctxguard.checks.no_pii.scan", SCANNED)
 
 
 def text_of(message):

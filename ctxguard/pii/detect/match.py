@@ -392,7 +392,7 @@ class Engine:
         self._fits = lru_cache(MEMO)(self._match_shape)
         self._finds_number = lru_cache(MEMO)(self.find)
         self._filter_lowered = lru_cache(MEMO)(self._filter_lowered_anew)
-        self._clean: TextCache[bool] = TextCache()
+        self._found: TextCache[tuple[Span, ...]] = TextCache()
         self._echoes = tuple(one for one in self._matchers if one.rule.echo)
 
     def warm(self) -> None:
@@ -408,12 +408,11 @@ class Engine:
         return all(one.stands_alone for one in self._matchers)
 
     def find(self, text: str) -> tuple[Span, ...]:
-        """Return the findings, sorted by offset and without overlaps. Texts without findings are remembered."""
-        if not text or self._clean.get(text):
-            return ()
-        found = self._search(text, self._candidates)
-        if not found:
-            self._clean.put(text, value=True)
+        """Return the findings, sorted by offset and without overlaps. The findings of the latest texts are cached."""
+        found = self._found.get(text)
+        if found is None:
+            found = self._search(text, self._candidates)
+            self._found.put(text, found)
         return found
 
     def scan(self, text: str) -> tuple[Span, ...]:
@@ -555,10 +554,9 @@ class Engine:
     def _judge(self, text: str, candidates: Iterable[Candidate]) -> Found:
         """Return the candidates that pass the checks of context words, validator, and allow list, as findings."""
         found: Found = []
-        headings = _headings_of(text)
         for matchers, start, end in candidates:
             # the cheapest check first: context words are a lookup, check digits are computed
-            for one in self._filter_by_context(matchers, text, start, headings):
+            for one in self._filter_by_context(matchers, text, start):
                 size = one.judge(text, start, end)
                 if not size or (self._allow and self._allows(text[start : start + size].lower())):
                     continue
@@ -567,16 +565,14 @@ class Engine:
                 found.append((one.order, Span(start, one.end(text, start + size), one.rule.label, one.rule.score)))
         return found
 
-    def _filter_by_context(
-        self, matchers: tuple[Matcher, ...], text: str, start: int, headings: Headings
-    ) -> Sequence[Matcher]:
+    def _filter_by_context(self, matchers: tuple[Matcher, ...], text: str, start: int) -> Sequence[Matcher]:
         """Return the rules that accept the context of a candidate: the text before it, or in a table, its heading.
 
         In a table, the first cell of the row and the cell before the candidate are context, too.
         """
         if not _heeds_words(matchers):
             return matchers
-        in_row = headings.before(start)
+        in_row = _headings_of(text).before(start)
         if in_row is None:
             # blank lines are removed, so that a text joined with others has the same context as alone
             return self._filter_by_words(matchers, text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"))
@@ -619,20 +615,19 @@ class Engine:
         The reasons are empty if the match is a finding.
         """
         for view in views_of(text, self._can_write):
-            headings = Headings(view.text)
             for one in self._matchers:
                 for start, end in one.everywhere(view.form(SHAPE.table) if one.is_number else view.text):
                     size = one.judge(view.text, start, end)
                     last = one.end(view.text, start + size) if size else end
                     span = Span(start, last, one.rule.label, one.rule.score)
-                    reasons = [*self._against(one, view.text, span, headings)]
+                    reasons = [*self._against(one, view.text, span)]
                     reasons += [] if size else [one.fault(view.text, end)]
                     yield from ((original, one.rule.name, reasons) for original in view.originals((span,)))
             spans = self._denied.find(view.text) if self._denied is not None else ()
             yield from ((span, "deny", ()) for span in view.originals(spans))
 
-    def _against(self, one: Matcher, text: str, span: Span, headings: Headings) -> Iterator[str]:
-        if not self._filter_by_context((one,), text, span.start, headings):
+    def _against(self, one: Matcher, text: str, span: Span) -> Iterator[str]:
+        if not self._filter_by_context((one,), text, span.start):
             yield NO_WORD if one.rule.context else "a word before it shows that it is something else"
         if self._allow and self._allows(text[span.start : span.end].lower()):
             yield "it is allowed"

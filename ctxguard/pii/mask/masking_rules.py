@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Final, Literal, TypeAlias, get_args
 
 from ctxguard.errors import ConfigError
@@ -15,9 +14,8 @@ from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms, normalized
 from ctxguard.pii.mask.vault import SessionVault, session_vault
 from ctxguard.pii.placeholders import LITERAL, label_of, redaction
 from ctxguard.pii.rule_sets import LABELS, STANDARD, RuleSet
-from ctxguard.pii.settings import check_text, require_labels
+from ctxguard.pii.settings import require_labels
 from ctxguard.pii.spans import Detector, Span, resolve
-from ctxguard.tokens.text_cache import TextCache
 
 Strategy: TypeAlias = Literal["redact", "pseudonymize", "hash", "partial"]
 Strategies: TypeAlias = Strategy | Mapping[str, Strategy]
@@ -100,7 +98,6 @@ class MaskingRules:
         escape: bool = True,
         on_detector_error: OnDetectorError = "raise",
         timeout: float | None = None,
-        cache: TextCache[Sequence[Span]] | None = None,
     ) -> None:
         self.detectors = detectors_of(rules, timeout=timeout, on_error=on_detector_error)
         labels = LABELS.union("*", *(getattr(one, "labels", ()) for one in self.detectors))
@@ -113,7 +110,6 @@ class MaskingRules:
         self.escape = escape
         self._key = _hash_key(key, strategy)
         self._redactions = _redactions(self.detectors)
-        self._found: TextCache[Sequence[Span]] = TextCache() if cache is None else cache
         self.is_joinable = all(getattr(one, "is_joinable", False) for one in self.detectors)
         self._check_placeholders()
 
@@ -139,33 +135,20 @@ class MaskingRules:
             DetectorError: If a detector fails.
             TypeError: If `text` is not a string.
         """
-        check_text(text)
-        found = self._found.get(text)
-        if found is None:
-            found = self.find_joined(text)
-            self._found.put(text, found)
-        return found
-
-    def find_joined(self, text: str) -> Sequence[Span]:
-        """Return the findings like `find`, but without its cache, for long joined texts that do not repeat."""
         if len(self.detectors) == 1:
             return self.detectors[0].find(text)
-        return resolve(chain.from_iterable(detector.find(text) for detector in self.detectors), text)
+        found = [span for detector in self.detectors for span in detector.find(text)]
+        return resolve(found, text) if found else ()
 
     def names(self, text: str) -> Sequence[str]:
         """Return the names that a text introduces."""
         return () if self.echoing is None else self.echoing.names(text)
 
     def warm(self, texts: Sequence[str]) -> None:
-        """Search many texts and cache the findings. Detectors that have `find_many` search all texts in one batch."""
-        missing = [text for text in texts if self._found.get(text) is None]
-        batches = [getattr(detector, "find_many", None) for detector in self.detectors]
-        answers = [
-            batch(missing) if batch is not None else [detector.find(text) for text in missing]
-            for detector, batch in zip(self.detectors, batches, strict=True)
-        ]
-        for text, *found in zip(missing, *answers, strict=True):
-            self._found.put(text, resolve(chain.from_iterable(found), text))
+        """Have the detectors that take many texts at once search them all in one batch, and cache their findings."""
+        for batch in (getattr(detector, "find_many", None) for detector in self.detectors):
+            if batch is not None:
+                batch(texts)
 
     def is_found(self, text: str) -> bool:
         """Return whether any rule set finds something in a text."""

@@ -15,7 +15,6 @@ from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.mask.texts import TextMasking, mask_together
 from ctxguard.pii.mask.unmask import GivesBack
 from ctxguard.pii.mask.vault import SessionVault, session_vault
-from ctxguard.pii.settings import check_text
 
 _UNNAMED: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -127,7 +126,6 @@ class MaskSession(GivesBack):
         Raises:
             DetectorError: See `text`.
         """
-        check_text(text)
         until = 0 if self._masker.vault is None else None
         pseudonyms = self._existing()
         masking = TextMasking(self._masker, self._names, pseudonyms, literals=self._literals, until=until)
@@ -165,7 +163,6 @@ class MaskSession(GivesBack):
 
     def _mask_next(self, text: str, *, escapes: bool) -> str:
         """Mask the next text of the conversation, and learn the names in it. If that fails, nothing is learned."""
-        check_text(text)
         before = self._memory.mark
         masking = TextMasking(self._masker, self._names, self._pseudonyms, escapes=escapes, literals=self._literals)
         try:
@@ -202,8 +199,6 @@ class Masker(MaskingRules):
         on_detector_error: What to do if a detector that is not a rule set fails: `raise` an error, or `redact` the
             whole text.
         timeout: Maximum time that such a detector may take for a text, in seconds; None means no limit.
-        cache: The cache of findings by text; None creates one for this masker. Maskers with the same rules may share a
-            cache. It only affects speed.
 
     Attributes:
         is_stateless: Whether the masked text never depends on other texts.

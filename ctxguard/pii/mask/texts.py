@@ -62,12 +62,7 @@ class TextMasking:
 
     def find(self, text: str) -> Sequence[Span]:
         """Return the findings in a text, including known names."""
-        return self._with_known(text, self.rules.find(text))
-
-    def _find_joined(self, text: str) -> Sequence[Span]:
-        return self._with_known(text, self.rules.find_joined(text))
-
-    def _with_known(self, text: str, spans: Sequence[Span]) -> Sequence[Span]:
+        spans = self.rules.find(text)
         echoing = self.rules.echoing
         if echoing is None or not len(self.names):
             return spans
@@ -199,15 +194,15 @@ class TextMasking:
 
     def _tokens_to_mask(self, tokens: Sequence[JsonToken], spans: Sequence[Span]) -> list[JsonToken]:
         """Return the tokens that may contain findings, placeholders, or JSON; all others do not need to be masked."""
-        find, spelled = self._find_joined, self.escapes or bool(self.literals)
+        spelled = self.escapes or bool(self.literals)
         known = {
             token.start
             for token in tokens
             if touching(spans, token) is not None or (spelled and may_spell(token.value)) or holds_json(token.value)
         }
         others = [token for token in tokens if token.start not in known]
-        alone = touched((token.value for token in others), find)
-        named = touched((_with_key(token) for token in others if token.key and token.value not in alone), find)
+        alone = touched((token.value for token in others), self.find)
+        named = touched((_with_key(token) for token in others if token.key and token.value not in alone), self.find)
         return [
             token
             for token in tokens

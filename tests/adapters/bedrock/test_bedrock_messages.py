@@ -297,3 +297,10 @@ def test_a_result_of_white_space_is_counted_as_it_is_written(blank):
     )
     assert done[2] == user(result({"text": "…"}))
     assert stabilizer.counter.artifacts(BedrockAdapter().read(done)) + 3 == report.tokens_after
+
+
+def test_a_text_ends_with_its_block_also_where_the_events_of_a_framework_have_no_numbers():
+    ends = BedrockAdapter().ends({"contentBlockStop": {}})
+    assert ends((None,))
+    assert not ends((0,))
+    assert BedrockAdapter().ends({"contentBlockDelta": {}}) is None

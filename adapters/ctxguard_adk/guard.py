@@ -1,0 +1,163 @@
+"""The guard as a plugin of ADK's runner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from google.adk.plugins import BasePlugin
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.set_model_response_tool import SetModelResponseTool
+from google.genai import types
+
+from ctxguard.adapting.per_run import OnReport, PerRun, RecallToolFactory, RunOptions, unmask_arguments
+from ctxguard.adapting.recent import Recent
+from ctxguard.adapting.request import Request
+from ctxguard.adapting.restoring import Restorer
+from ctxguard.draft import adrive
+from ctxguard.formats.gemini import GoogleAdapter
+from ctxguard_adk.restoring import AdkAnswer
+
+if TYPE_CHECKING:
+    from google.adk.agents.callback_context import CallbackContext
+    from google.adk.agents.invocation_context import InvocationContext
+    from google.adk.models.llm_request import LlmRequest
+    from google.adk.models.llm_response import LlmResponse
+    from google.adk.tools.base_tool import BaseTool
+    from google.adk.tools.tool_context import ToolContext
+
+    from ctxguard.pii import SessionVault
+    from ctxguard.stabilizer import Stabilizer
+
+_ADAPTER: Final = GoogleAdapter()
+_INVOCATIONS: Final = 1_024
+"""Maximum number of invocations that are known at the same time, including those that were canceled."""
+
+recall_tool = RecallToolFactory(FunctionTool)
+"""Create the recall tool, for `Agent(tools=[…])`.
+
+Call it as `recall_tool(store, max_tokens=2_000)`. The parameters are those of `ctxguard.content.recall_tool`.
+"""
+
+
+class ContextGuard(BasePlugin):
+    """Stabilizes each model call of a runner: `App(…, plugins=[ContextGuard(stabilizer)])`.
+
+    Only the request changes, and the events of the session keep the originals. `GoogleAdapter` lists what is not
+    preserved in changed contents. The system instruction and the descriptions of tools are masked, too. Names and
+    parameters of tools and output schemas cannot be changed, so a rule that matches in them ends the call with
+    `CheckFailedError`. All of these are counted. ADK raises what a plugin raises as the cause of a `RuntimeError`.
+
+    Plugins run in their order, so put the guard last. A live connection is guarded when it opens.
+
+    Args:
+        stabilizer: The stabilizer, or a function that returns one for the context of a call.
+        window: The model's context window in tokens; needed if the budget is a share of the window. None means what is
+            known about the model's name.
+        keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
+        on_report: Function called with the report on each model call. `report.session` is the id of ADK's session.
+        vault: The vault of a session, or a function that returns one for the context of a call. The stabilizer's
+            `MaskPII` stage stores values in it, and the arguments of a tool are restored right before the tool runs.
+        restore: Whether to restore masked values in what the model writes, before ADK reads it: in its texts, in the
+            arguments of calls, and in structured output. Events and the session then have the values. Placeholders stay
+            in thoughts, in code that the model runs, in links to hosts that no user named, and in the arguments of
+            tools that get no values. ADK skips further callbacks after the model where values are restored.
+        name: The name of the plugin.
+
+    Raises:
+        ConfigError: If `stabilizer` or `vault` has another type, or `on_report` is not a function.
+    """
+
+    def __init__(
+        self,
+        stabilizer: Stabilizer | Callable[[CallbackContext], Stabilizer],
+        *,
+        window: int | None = None,
+        keep_thinking: bool = False,
+        on_report: OnReport | None = None,
+        vault: SessionVault | Callable[[CallbackContext], SessionVault] | None = None,
+        restore: bool = False,
+        name: str = "ctxguard",
+    ) -> None:
+        super().__init__(name=name)
+        options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
+        self._per_run: PerRun[CallbackContext] = PerRun(stabilizer, vault, options)
+        self._restore = restore
+        # A call is known by the actions of its event, which all callbacks of the call share. A reference to them
+        # prevents their id() from being reused.
+        self._answers: Recent[str, dict[int, tuple[object, AdkAnswer]]] = Recent(_INVOCATIONS)
+
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> LlmResponse | None:
+        """Replace the contents, the system instruction, and the tools of a request by the stabilized ones."""
+        restorers: list[Restorer | None] = []
+        config = llm_request.config
+        native: Any = {"contents": llm_request.contents, "config": config}
+        tools = list(config.tools or ())
+        settings, listed = _ADAPTER.settings(native)
+        schemas = [{"name": name, "parameters": schema} for one in listed for name, schema in one.items()]
+        flow = self._per_run.of(callback_context).flow(
+            _ADAPTER,
+            Request(native, None, cast("Any", tools), schemas, settings),
+            session=callback_context.session.id,
+            model=llm_request.model,
+            on_restorer=restorers.append if self._restore else None,
+        )
+        done = await adrive(flow)
+        changes = {} if config.tools is None else {"tools": list(done.tools)}
+        llm_request.contents = list(map(_as_content, done.messages["contents"]))
+        llm_request.config = done.messages["config"].model_copy(update=changes)
+        if restorers and restorers[0] is not None:
+            wants_json = config.response_mime_type == "application/json"
+            found = llm_request.tools_dict.items()
+            outputs = {name: True for name, one in found if isinstance(one, SetModelResponseTool)}
+            restorer = replace(restorers[0], wants_json=wants_json, tools={**outputs, **restorers[0].tools})
+            known = self._answers.get_or_put(callback_context.invocation_id, dict)
+            known[id(callback_context.actions)] = (callback_context.actions, AdkAnswer(restorer))
+        return None
+
+    async def after_model_callback(
+        self, *, callback_context: CallbackContext, llm_response: LlmResponse
+    ) -> LlmResponse | None:
+        """Return a copy of a response with masked values restored; None if nothing changes."""
+        known = self._answers.get(callback_context.invocation_id) or {}
+        _, answer = known.get(id(callback_context.actions), (None, None))
+        return None if answer is None else answer.shown(llm_response)
+
+    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Forget the model calls of an invocation, whose reports refer to whole histories."""
+        self._answers.put(invocation_context.invocation_id, {})
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> dict[str, Any] | None:
+        """Restore masked values in the arguments of a tool, which are a copy of those in the session."""
+        run = self._per_run.of(tool_context)
+        if run.vault is not None:
+            tool_args.update(unmask_arguments(tool_args, run.vault, tool=tool.name))
+        return None
+
+    async def after_tool_callback(
+        self,
+        *,
+        tool: BaseTool,
+        tool_args: dict[str, Any],
+        tool_context: ToolContext,
+        result: Any,  # noqa: ANN401 - a dict, or what a tool returned
+    ) -> dict[str, Any] | None:
+        """Restore masked values in a text that the recall tool read."""
+        text = result.get("result") if isinstance(result, dict) else result
+        if not isinstance(text, str):
+            return None
+        recalled = await adrive(self._per_run.of(tool_context).recalled(text, tool.name, tool_args))
+        return None if recalled == text else {"result": recalled}
+
+
+def _as_content(written: Any) -> types.Content:  # noqa: ANN401 - a content, or one that a stage added, as a dict
+    """Return a content with all parts as objects of the SDK, as ADK expects them."""
+    content = types.Content.model_validate(written) if isinstance(written, dict) else written
+    given = content.parts or []
+    parts = [types.Part.model_validate(part) if isinstance(part, dict) else part for part in given]
+    return content if parts == given else cast("types.Content", content.model_copy(update={"parts": parts}))

@@ -1,0 +1,62 @@
+"""Mask the texts that a framework stores, and restore values in what it loads, in values of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from ctxguard.pii import STANDARD, Masker
+from ctxguard.pii.mask.json_text import holds_json
+
+if TYPE_CHECKING:
+    from ctxguard.pii import SessionVault
+    from ctxguard.pii.detectors import Rules
+
+
+class StoredTexts:
+    """Masks texts in dicts, lists, tuples, sets, pydantic models, and dataclasses. Keys and other objects stay.
+
+    A value that is loaded equals the one that was stored, but for values that the vault has lost or knows in another
+    spelling, such as `ADA@x.org` and `ada@x.org`. A subclass may override `apply` for objects of its framework.
+
+    Args:
+        vault: The vault of a session.
+        rules: The rules that define what is personal data.
+
+    Raises:
+        ConfigError: If `vault` is not the vault of a session.
+    """
+
+    def __init__(self, vault: SessionVault, rules: Rules = STANDARD) -> None:
+        self._masker = Masker(rules, strategy="pseudonymize", vault=vault)
+        self._vault = vault
+
+    def masked(self, value: Any) -> Any:  # noqa: ANN401 - whatever is stored, here and below
+        """Return a copy of a value with its texts masked."""
+        return self.apply(value, self._masker.mask)
+
+    def restored(self, value: Any) -> Any:  # noqa: ANN401
+        """Return a copy of a value with masked values in its texts restored."""
+        return self.apply(value, self._unmask)
+
+    def _unmask(self, text: str) -> str:
+        return self._vault.unmask_arguments(text) if holds_json(text) else self._vault.unmask(text)
+
+    def apply(self, value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401
+        """Return a copy of a value with `change` applied to all texts in it."""
+        if type(value) is str:
+            return change(value)
+        if isinstance(value, dict):
+            return {key: self.apply(member, change) for key, member in value.items()}
+        if type(value) in (list, tuple, set, frozenset):
+            return type(value)(self.apply(member, change) for member in value)
+        if isinstance(value, BaseModel):
+            names = value.model_fields_set | set(value.model_extra or ())
+            return value.model_copy(update={name: self.apply(getattr(value, name), change) for name in names})
+        if is_dataclass(value) and not isinstance(value, type):
+            names = {field.name for field in fields(value) if field.init}
+            return replace(value, **{name: self.apply(getattr(value, name), change) for name in names})
+        return value

@@ -1,0 +1,284 @@
+"""What a model itself writes, in texts and in the arguments of calls, is found: whole, streamed, in four APIs."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted_model import ANSWERS, PATHS, STREAMS, Model
+
+from ctxguard import Stabilizer
+from ctxguard.errors import ConfigError, WireError
+from ctxguard.pii import STANDARD
+from ctxguard.pii.mask.answers import MOST_HELD, AnswerScan, scan_masker
+from ctxguard.wire import Guard, Transport
+from ctxguard.wire.guard import WireRequest
+
+KNOWN = "zora@mailhost.example"
+NEW = ("new.person@somewhere.example", "4111 1111 1111 1111", "+49 30 901820")
+CARD = "4111111111111111"
+SAID = f"I am {KNOWN}."
+TEXT = f"Dear <EMAIL_1>,\nwrite to {NEW[0]}. Your card {NEW[1]} is fine! Call {NEW[2]} or look at https://docs.example/"
+CALL = ("send", {"to": "<EMAIL_1>", "copy": NEW[0], "lines": [f"card {NEW[1]}"], "card": int(CARD)})
+BODIES = {
+    "chat": {"model": "gpt-4o", "messages": [{"role": "user", "content": SAID}]},
+    "responses": {"model": "gpt-5", "input": SAID, "store": False},
+    "anthropic": {
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": SAID}],
+    },
+    "gemini": {"contents": [{"role": "user", "parts": [{"text": SAID}]}]},
+}
+REPLIES = {"text": [TEXT], "call": ["Now I send it.", CALL], "both": [TEXT, CALL]}
+
+
+def exchanged(api, reply, guard, *, streams):
+    """Return what the client reads of an answer, through a guarded transport."""
+    model = Model(api, [reply], streams=streams)
+    client = httpx.Client(transport=Transport(guard, transport=model.transport()))
+    path = PATHS[api].replace("generateContent", "streamGenerateContent") if streams else PATHS[api]
+    host = {"anthropic": "api.anthropic.com", "gemini": "generativelanguage.googleapis.com"}.get(api, "api.openai.com")
+    body = {**BODIES[api], **({"stream": True} if streams and api != "gemini" else {})}
+    response = client.post(f"https://{host}{path}", json=body)
+    assert KNOWN not in model.raw[0]
+    return response
+
+
+def texts_in(value):
+    if isinstance(value, dict):
+        return [text for member in value.values() for text in texts_in(member)]
+    if isinstance(value, list):
+        return [text for member in value for text in texts_in(member)]
+    return [value] if isinstance(value, str) else []
+
+
+def read(api, raw):
+    """Return the texts and arguments of a stream, put together as clients do."""
+    events = [json.loads(line[6:]) for line in raw.splitlines() if line.startswith("data: {")]
+    if api == "chat":
+        deltas = [event["choices"][0]["delta"] for event in events if event["choices"]]
+        calls = [call["function"].get("arguments", "") for delta in deltas for call in delta.get("tool_calls", ())]
+        return "".join(delta.get("content") or "" for delta in deltas), "".join(calls)
+    if api == "responses":
+        of = lambda kind: "".join(event["delta"] for event in events if event["type"] == kind)  # noqa: E731
+        return of("response.output_text.delta"), of("response.function_call_arguments.delta")
+    if api == "anthropic":
+        deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
+        return "".join(d.get("text", "") for d in deltas), "".join(d.get("partial_json", "") for d in deltas)
+    parts = [part for event in events for part in event["candidates"][0]["content"]["parts"]]
+    calls = [json.dumps(part["functionCall"]["args"]) for part in parts if "functionCall" in part]
+    return "".join(part.get("text", "") for part in parts), "".join(calls)
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("reply", REPLIES)
+@pytest.mark.parametrize("api", BODIES)
+def test_new_values_are_masked_and_known_ones_restored(api, reply, streams):
+    guard = Guard(Stabilizer(9_000), new_values="mask")
+    raw = exchanged(api, REPLIES[reply], guard, streams=streams).text
+    assert not [value for value in (*NEW, CARD) if value in raw]
+    assert KNOWN in (raw if not streams else "".join(read(api, raw)))
+    kinds = {"EMAIL": 1, "CREDIT_CARD": 1} | ({"PHONE": 1} if reply != "call" else {})
+    assert guard.metrics.by("new_values", "kind").keys() == kinds.keys()
+    if streams:
+        _, arguments = read(api, raw)
+        assert not arguments or json.loads(arguments)["to"] == KNOWN
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_a_stream_says_what_the_whole_answer_says(api):
+    answer = ANSWERS[api](REPLIES["both"], 1, (1, 0, 0, 1))
+    once = exchanged(api, REPLIES["both"], Guard(Stabilizer(9_000), new_values="mask"), streams=False).json()
+    text, arguments = read(api, "".join(STREAMS[api](once)))
+    raw = exchanged(api, REPLIES["both"], Guard(Stabilizer(9_000), new_values="mask"), streams=True).text
+    now = read(api, raw)
+    assert now[0] == text
+    assert json.loads(now[1]) == json.loads(arguments)
+    assert text != read(api, "".join(STREAMS[api](answer)))[0]
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", BODIES)
+def test_to_report_changes_nothing_but_the_count(api, streams):
+    guard, plain = Guard(Stabilizer(9_000), new_values="report"), Guard(Stabilizer(9_000))
+    reported = exchanged(api, REPLIES["both"], guard, streams=streams).text
+    passed = exchanged(api, REPLIES["both"], plain, streams=streams).text
+    if streams:
+        assert read(api, reported)[0] == read(api, passed)[0]
+        assert json.loads(read(api, reported)[1]) == json.loads(read(api, passed)[1])
+    else:
+        assert json.loads(reported) == json.loads(passed)
+    assert guard.metrics.get("new_values") == len({*NEW, CARD})  # each once, however often the answer repeats it
+    assert not plain.metrics.get("new_values")
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_a_refused_answer_is_an_error_and_its_values_are_not_sent(api):
+    guard = Guard(Stabilizer(9_000), new_values="refuse")
+    refused = exchanged(api, REPLIES["text"], guard, streams=False)
+    assert refused.status_code == 502
+    assert "EMAIL" in refused.text
+    assert NEW[0] not in refused.text
+    assert exchanged(api, ["Dear <EMAIL_1>."], guard, streams=False).status_code == 200
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_a_refused_stream_ends_before_the_value(api):
+    guard = Guard(Stabilizer(9_000), new_values="refuse")
+    body = {**BODIES[api], "stream": True}
+    path = PATHS[api].replace("generateContent", "streamGenerateContent")
+    sent = []
+    stream = guard.prepare(WireRequest("POST", path, {}, json.dumps(body).encode())).stream()
+    events = iter(STREAMS[api](ANSWERS[api](REPLIES["text"], 1, (1, 0, 0, 1))))
+    with pytest.raises(WireError, match="EMAIL"):
+        sent.extend(stream.feed(event.encode()) for event in events)
+    assert list(events)
+    sent = b"".join(sent).decode()
+    assert KNOWN in read(api, sent)[0]
+    assert "somewhere" not in sent
+
+
+OTHERS = {
+    "cohere": (
+        "/v2/chat",
+        {"model": "command-a", "messages": [{"role": "user", "content": SAID}]},
+        {"id": "c", "message": {"role": "assistant", "content": [{"type": "text", "text": TEXT}]}},
+    ),
+    "converse": (
+        "/model/m/converse",
+        {"messages": [{"role": "user", "content": [{"text": SAID}]}]},
+        {
+            "output": {
+                "message": {
+                    "role": "assistant",
+                    "content": [{"text": TEXT}, {"toolUse": {"name": "send", "toolUseId": "t", "input": CALL[1]}}],
+                }
+            }
+        },
+    ),
+    "ollama": (
+        "/api/chat",
+        {"model": "llama3.2", "messages": [{"role": "user", "content": SAID}]},
+        {
+            "message": {
+                "role": "assistant",
+                "content": TEXT,
+                "tool_calls": [{"function": {"name": "send", "arguments": CALL[1]}}],
+            },
+            "done": True,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("api", OTHERS)
+def test_the_other_apis(api):
+    path, body, answer = OTHERS[api]
+    prepared = Guard(Stabilizer(9_000), new_values="mask").prepare(
+        WireRequest("POST", path, {}, json.dumps(body).encode())
+    )
+    raw = prepared.whole(json.dumps(answer).encode()).decode()
+    assert not [value for value in (*NEW, CARD) if value in raw]
+    assert KNOWN in raw
+
+
+@pytest.mark.parametrize("size", [1, 3, 50])
+def test_a_text_of_the_servers_own_beside_the_content(size):
+    pieces = [TEXT[at : at + size] for at in range(0, len(TEXT), size)]
+    events = [{"choices": [{"index": 0, "delta": {"content": "Hi. ", "note": piece}}]} for piece in pieces]
+    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    guard = Guard(Stabilizer(9_000), new_values="mask")
+    stream = guard.prepare(WireRequest("POST", PATHS["chat"], {}, json.dumps(BODIES["chat"]).encode())).stream()
+    raw = b"".join(
+        [*(stream.feed(f"data: {json.dumps(event)}\n\n".encode()) for event in events), stream.close()]
+    ).decode()
+    deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in raw.splitlines() if line]
+    said = "".join(delta.get("note", "") for delta in deltas)
+    assert said == scan()[0].text(TEXT).replace("<EMAIL_1>", KNOWN)
+    assert "".join(delta.get("content", "") for delta in deltas).startswith("Hi. Hi. "[: 4 * len(pieces)])
+
+
+def test_json_lines():
+    path, body, _ = OTHERS["ollama"]
+    lines = [
+        {"message": {"role": "assistant", "content": TEXT[at : at + 3]}, "done": False} for at in range(0, len(TEXT), 3)
+    ]
+    raw = b"".join(
+        json.dumps(line).encode() + b"\n"
+        for line in [*lines, {"message": {"role": "assistant", "content": ""}, "done": True}]
+    )
+    prepared = Guard(Stabilizer(9_000), new_values="mask").prepare(
+        WireRequest("POST", path, {}, json.dumps(body).encode())
+    )
+    said = "".join(json.loads(line)["message"]["content"] for line in prepared.whole(raw).splitlines())
+    assert said == scan()[0].text(TEXT).replace("<EMAIL_1>", KNOWN)
+
+
+def test_a_setting_that_cannot_work_is_refused():
+    with pytest.raises(ConfigError, match="new_values is 'pass', 'report', 'mask' or 'refuse', not 'hide'"):
+        Guard(Stabilizer(9_000), new_values="hide")
+    with pytest.raises(ConfigError, match="needs a stabilizer that masks"):
+        Guard(Stabilizer(9_000, stages=[]), new_values="mask")
+
+
+# -- one text in pieces
+
+MASKER = scan_masker((STANDARD,))
+PIECES = st.sampled_from(
+    [*NEW, "Hello", ". ", "\n", " ", "!", "…", "<EMAIL_1>", "a" * 700, "x " * 300, "no. ", "(", ")"]
+)
+TEXTS = st.lists(PIECES, max_size=30).map("".join)
+
+
+def scan():
+    found = []
+    return AnswerScan(MASKER, "mask", found.append), found
+
+
+@given(TEXTS, st.data())
+def test_the_result_depends_neither_on_how_a_text_is_cut_nor_on_when_it_ends(text, data):
+    whole, labels = scan()
+    expected = whole.text(text)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
+    streamed, found = scan()
+    pieces = streamed.pieces(in_full=False)
+    shown, fed = "", 0
+    for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
+        shown += pieces.feed(text[start:end])
+        fed = end
+        assert expected.startswith(shown)
+    assert fed == len(text)
+    assert shown + pieces.close() == expected
+    assert found == labels
+
+
+FILLERS = st.lists(st.sampled_from(["Hello", ". ", "\n", " ", "! ", "<EMAIL_1>", "a" * 700, "x " * 300]), max_size=20)
+
+
+@given(FILLERS.map("".join), st.sampled_from(NEW), FILLERS.map("".join))
+def test_at_no_time_a_value_was_sent(before, value, after):
+    text = f"{before} {value} {after}"
+    pieces = scan()[0].pieces(in_full=False)
+    sent = ""
+    for sign in text:
+        sent += pieces.feed(sign)
+        assert value not in sent
+    assert value not in sent + pieces.close()
+
+
+@given(TEXTS)
+def test_what_is_held_back_is_bounded(text):
+    pieces = scan()[0].pieces(in_full=False)
+    sent = 0
+    for number, sign in enumerate(text, 1):
+        pieces.feed(sign)
+        sent = number - len(pieces._held)
+        assert number - sent < MOST_HELD
+
+
+def test_placeholders_of_the_request_stay():
+    assert scan()[0].text("Dear <EMAIL_1>, dear [REDACTED_EMAIL].") == "Dear <EMAIL_1>, dear [REDACTED_EMAIL]."
