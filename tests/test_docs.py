@@ -41,6 +41,8 @@ NEEDED = (
     "strands",
     "google.adk",
     "crewai",
+    "langsmith",
+    "opentelemetry",
 )
 
 

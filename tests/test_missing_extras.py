@@ -109,6 +109,8 @@ DOORS = {
     "PydanticAI": Door("pydantic-ai", "pydantic_ai", "import ctxguard_pydantic_ai"),
     "the Agents SDK": Door("openai-agents", "agents", "from ctxguard_openai_agents import call_model_input_filter"),
     "the Agents SDK's retries": Door("openai-agents", "agents", "from ctxguard_openai_agents import with_vault"),
+    "Strands": Door("strands", "strands", "from ctxguard_strands import ContextGuard"),
+    "CrewAI": Door("crewai", "crewai", "from ctxguard_crewai import guarded_llm"),
     "testing": Door("testing", "hypothesis", "import ctxguard.testing"),
     "testing of stores": Door("testing", "hypothesis pytest", "import ctxguard.stores.conformance"),
 }

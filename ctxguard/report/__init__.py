@@ -3,5 +3,6 @@
 from ctxguard.report.data import CheckResult, Finding, ReportData
 from ctxguard.report.decisions import Decision, Step
 from ctxguard.report.report import Report
+from ctxguard.report.spans import MaskingSpanExporter
 
-__all__ = ["CheckResult", "Decision", "Finding", "Report", "ReportData", "Step"]
+__all__ = ["CheckResult", "Decision", "Finding", "MaskingSpanExporter", "Report", "ReportData", "Step"]

@@ -59,18 +59,20 @@ def test_of_pydantic_ai(copied, stabilizer):
     pydantic_ai = pytest.importorskip("pydantic_ai")
     from pydantic_ai.models.function import FunctionModel
 
-    from ctxguard_pydantic_ai import ContextGuard
+    from ctxguard_pydantic_ai import ContextGuard, DurableContextGuard
 
     def model(messages, info):
         seen.append(messages)
         return pydantic_ai.ModelResponse([pydantic_ai.TextPart("Yes.")])
 
     seen = []
-    guard = ContextGuard(stabilizer, max_result_tokens=100)
-    for one in (guard, copied(guard)):
+    guards = [ContextGuard(stabilizer, max_result_tokens=100)]
+    if hasattr(pydantic_ai.capabilities.AbstractCapability, "get_wrapper_model"):
+        guards.append(DurableContextGuard(stabilizer))
+    for one in [*guards, *map(copied, guards)]:
         agent = pydantic_ai.Agent(FunctionModel(model), capabilities=[one])
         assert agent.run_sync(f"I am {MAIL}.").output == "Yes."
-    assert len(seen) == 2
+    assert len(seen) == 2 * len(guards)
     assert MAIL not in str(seen)
 
 

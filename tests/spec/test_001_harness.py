@@ -156,7 +156,7 @@ def test_nfr3_a_check_of_ones_own_is_run_and_told(history):
 
     report = Stabilizer(5_000, checks=[ShortMessages()]).stabilize(history).report
     assert not report.ok
-    assert str(report.checks[0].findings[0]).startswith("too long @ artifacts[")
+    assert str(report.checks[0].findings[0]).startswith("too long: message ")
 
 
 def test_scenario_1_a_long_history_keeps_intent_and_instructions(history):
@@ -191,8 +191,8 @@ def test_scenario_4_control_degradation_is_detected(history):
     assert not report.ok
     findings = {c.name: [str(f) for f in c.findings] for c in report.checks if not c.ok}
     assert findings["SystemIntact"] == [
-        "a system artifact is missing @ history[0]",
-        "a task artifact is missing @ history[1]",
+        "a system artifact is missing: message 0 (system) @ history[0]",
+        "a task artifact is missing: message 1 (user) @ history[1]",
     ]
 
 

@@ -21,7 +21,7 @@ from watched_store import WatchedStore
 from ctxguard import Stabilizer
 from ctxguard.pii import Vault
 from ctxguard_openai_agents import call_model_input_filter, with_input_filter, with_restored_values
-from ctxguard_pydantic_ai import DurableContextGuard
+from ctxguard_pydantic_ai import ContextGuard, DurableContextGuard
 
 FOLDER = Path(os.environ["CTXGUARD_DURABLE_TESTS"])
 REFUSALS = ["BudgetExceededError", "CheckFailedError", "ConfigError", "HistoryError"]
@@ -40,14 +40,19 @@ vaults = Vault(WatchedStore(FOLDER / "vault", workflow.in_workflow), key=KEY)
 send_mail = mailer(FOLDER)
 
 
-def clerk_with(budget, name):
-    guard = DurableContextGuard(Stabilizer(budget), vault=lambda ctx: vaults.session(ctx.deps))
+def clerk_with(name, guard):
     model = OpenAIChatModel("gpt-5.5", provider=OpenAIProvider(openai_client=provider.client()))
     capabilities = [guard, TemporalDurability(activity_config=STEPS)]
     return pydantic_ai.Agent(model, name=name, deps_type=str, tools=[look_up, send_mail], capabilities=capabilities)
 
 
-clerk, small_clerk = clerk_with(BUDGET, "clerk"), clerk_with(10, "small_clerk")
+def vault_of(ctx):
+    return vaults.session(ctx.deps)
+
+
+clerk = clerk_with("clerk", DurableContextGuard(Stabilizer(BUDGET), vault=vault_of))
+small_clerk = clerk_with("small_clerk", DurableContextGuard(Stabilizer(10), vault=vault_of))
+plain_clerk = clerk_with("plain_clerk", ContextGuard(Stabilizer(BUDGET)))
 
 
 class OneModel(agents.ModelProvider):

@@ -8,7 +8,7 @@ import ctxguard
 
 with workflow.unsafe.imports_passed_through():
     from agents import Runner
-    from temporal_agents import clerk, sdk_clerk, small_clerk
+    from temporal_agents import clerk, plain_clerk, sdk_clerk, small_clerk
 
 
 @workflow.defn
@@ -27,6 +27,15 @@ class WithTooSmallABudget:
     @workflow.run
     async def run(self, task: str) -> str:
         return (await small_clerk.run(task, deps="ada")).output
+
+
+@workflow.defn
+class WithTheOtherGuard:
+    __pydantic_ai_agents__ = (plain_clerk,)
+
+    @workflow.run
+    async def run(self, task: str) -> str:
+        return (await plain_clerk.run(task, deps="ada")).output
 
 
 @workflow.defn

@@ -53,3 +53,9 @@ def test_after_crashes_and_from_a_fork_at_each_step_the_same_bytes_are_sent(way,
 def test_the_other_guard_uses_the_vault_in_the_code_of_the_workflow(tmp_path):
     with pytest.raises(AssertionError, match="of a store was called in the code of a workflow"):
         program(tmp_path, "plain", "START")
+
+
+@pytest.mark.slow
+def test_a_stream_shows_the_values_and_a_result_is_read_back_from_a_store_in_steps_alone(tmp_path):
+    pytest.importorskip("pydantic_ai.durable_exec.dbos", reason="this PydanticAI has no durable execution")
+    run(HERE / "dbos_streams.py", tmp_path)

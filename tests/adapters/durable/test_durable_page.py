@@ -35,7 +35,11 @@ def files(tmp_path):
 
 
 def follow(folder, engine, **settings):
-    pytest.importorskip(f"pydantic_ai.durable_exec.{engine}", reason=f"{engine} is not installed (make test-durable)")
+    pytest.importorskip(
+        f"pydantic_ai.durable_exec.{engine}",
+        reason=f"{engine} is not installed (make test-durable)",
+        exc_type=ImportError,
+    )
     run(folder / f"{engine}_app.py", cwd=folder, CTXGUARD_VAULT_KEY=KEY, **settings)
 
 

@@ -29,7 +29,9 @@ import ctxguard
 
 SERVER = shutil.which("temporal", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
 pytestmark = pytest.mark.skipif(SERVER is None, reason="Temporal's server is not installed (make test-durable)")
-PASSED_THROUGH = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("ctxguard"))
+PASSED_THROUGH = SandboxedWorkflowRunner(
+    restrictions=SandboxRestrictions.default.with_passthrough_modules("ctxguard", "ctxguard_pydantic_ai")
+)
 WAYS = ("WithPydanticAI", "WithTheAgentsSDK")
 
 
@@ -135,3 +137,19 @@ async def test_code_of_a_workflow_can_guard_messages_itself_where_ctxguard_is_pa
         answer = await result(client, workflow, "itself")
     assert "[REDACTED_EMAIL]" in answer
     assert PEOPLE[0] not in answer
+
+
+async def test_the_other_guard_without_a_vault_stabilizes_in_the_code_of_the_workflow(programs, tmp_path):
+    agents, _ = programs
+    async with working(programs, "WithTheOtherGuard", workflow_runner=PASSED_THROUGH) as (client, workflow):
+        bodies = []
+        for lost in (None, 2):
+            agents.provider.begin(tmp_path / f"log{lost}", lost)
+            await result(client, workflow, f"other-{lost}")
+            bodies.append(agents.provider.bodies())
+        history = await client.get_workflow_handle("other-None").fetch_history()
+    sent, again = bodies
+    assert again == [*sent[:2], *sent[1:]]
+    assert not [person for person in PEOPLE if person in str(sent)]
+    plugins = [plugin_for("WithTheOtherGuard", agents)]
+    await Replayer(workflows=[workflow], plugins=plugins, workflow_runner=PASSED_THROUGH).replay_workflow(history)

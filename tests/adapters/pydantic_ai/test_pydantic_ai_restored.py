@@ -228,3 +228,19 @@ async def test_a_stream_that_the_program_leaves_keeps_what_was_shown():
             if PEOPLE[0] in text:
                 break
     assert SHOWN.startswith(text)
+
+
+@pytest.mark.parametrize("at", range(0, len(SAID), 9))
+async def test_the_events_of_ag_ui_show_the_values(at):
+    core = pytest.importorskip("ag_ui.core", reason="ag-ui-protocol is not installed")
+    from pydantic_ai.ui.ag_ui import AGUIAdapter
+
+    message = core.UserMessage(id="m1", role="user", content=asks())
+    given = {"thread_id": "t", "run_id": "r", "state": {}, "tools": [], "context": [], "forwarded_props": {}}
+    seen = []
+    agent = Agent(streaming(seen, at), capabilities=[ContextGuard(Stabilizer(4_000), vault=session(), restore=True)])
+    adapter = AGUIAdapter(agent, core.RunAgentInput(messages=[message], **given))
+    events = [event async for event in adapter.run_stream()]
+    said = [event.delta for event in events if event.type == core.EventType.TEXT_MESSAGE_CONTENT]
+    assert "".join(said) == SHOWN
+    assert not [person for person in PEOPLE if person in str(seen)]
