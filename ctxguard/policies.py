@@ -220,7 +220,7 @@ def settings_taken(policy: str, given: Iterable[str], general: AbstractSet[str])
     if unknown:
         raise ConfigError(
             f"policy {policy!r} takes no setting {unknown[0]!r}{nearest(unknown[0], own | general)}; "
-            f"it takes {', '.join(sorted(own | general))}",
+            f"it takes {', '.join(['budget', *sorted(own | general)])}",
             setting=unknown[0],
         )
     return own
@@ -237,7 +237,7 @@ def not_taken(setting: str, known: Iterable[str]) -> ConfigError:
     if setting == "policy":
         remedy = "; write Stabilizer.from_policy(name, budget=…)"
     elif policy is None:
-        remedy = nearest(setting, known)
+        remedy = nearest(setting, known) or f"; it takes {', '.join(['budget', *sorted(known)])}"
     else:
         remedy = f"; policies do: write Stabilizer.from_policy({policy!r}, budget=…, {setting}=…)"
     return ConfigError(f"Stabilizer takes no setting {setting!r}{remedy}", setting=setting)

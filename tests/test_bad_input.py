@@ -85,6 +85,7 @@ def test_an_unknown_policy_or_setting_is_refused_with_the_known_ones():
             "give it to your own chain: stages=agent_stages(on_overflow='bound')",
         ),
         (lambda: Stabilizer(500, stages=[], target=7), "stages=agent_stages(target=7)"),
+        (lambda: Stabilizer(max_tokens=100), "Stabilizer takes no setting 'max_tokens'; it takes budget, checks, "),
         (lambda: Stabilizer(100, tarhet=1), "Stabilizer takes no setting 'tarhet' (did you mean 'target'?)"),
         (lambda: Stabilizer(100, rules=()), "policies do: write Stabilizer.from_policy('default', budget=…, rules=…)"),
         (lambda: Stabilizer(100, level="low"), "write Stabilizer.from_policy('browser', budget=…, level=…)"),

@@ -426,15 +426,19 @@ def test_the_model_says_how_is_counted(session, tmp_path):
     assert (told["model"], "claude" in told["counter"]) == ("claude-sonnet-4-5", True)
 
 
+NOT_SOUGHT = "names and postal addresses are not looked for"
+
+
 def test_pii_scan_lists_places_and_counts_and_exits_with_1(session, tmp_path):
     clean = tmp_path / "clean.txt"
     clean.write_text("order 24813")
     run = cli("pii", "scan", clean, session)
     assert run.returncode == 1
     assert re.fullmatch(
-        rf"{session}:1:\d+: EMAIL in the text of message 1 \(user\)\n1 finding in 2 files: 1 EMAIL\n", run.stdout
+        rf"{session}:1:\d+: EMAIL in the text of message 1 \(user\)\n1 finding in 2 files: 1 EMAIL; {NOT_SOUGHT}\n",
+        run.stdout,
     )
-    assert cli("pii", "scan", clean).stdout == "0 findings in 1 file\n"
+    assert cli("pii", "scan", clean).stdout == f"0 findings in 1 file; {NOT_SOUGHT}\n"
     told = json.loads(cli("pii", "scan", "-", "--rules", "digits,standard", "-r", "json", stdin="id 24813").stdout)
     assert told["files"] == [
         {"file": "-", "counts": {"NUMBER": 1}, "findings": [{"line": 1, "column": 4, "label": "NUMBER", "place": ""}]}
@@ -568,11 +572,14 @@ def test_the_session_of_the_demo_can_be_saved_and_tried(tmp_path):
     assert json.loads(saved.read_text()).keys() == {"messages", "tools"}
 
 
+WHERE_SAID = "names and postal addresses are found where the text says what they are"
+
+
 def test_pii_scan_finds_names_by_the_rules_that_look_for_them():
     said = "My name is Ada Lovelace."
     assert cli("pii", "scan", "-", stdin=said).returncode == 0
     run = cli("pii", "scan", "-", "--rules", "standard,people", stdin=said)
-    assert (run.returncode, run.stdout) == (1, "-:1:12: PERSON\n1 finding in 1 file: 1 PERSON\n")
+    assert (run.returncode, run.stdout) == (1, f"-:1:12: PERSON\n1 finding in 1 file: 1 PERSON; {WHERE_SAID}\n")
 
 
 def test_people_alone_is_said_to_find_no_addresses_of_mail():

@@ -1,4 +1,4 @@
-"""The table "Where a change belongs" in CONTRIBUTING.md leads somewhere: every file is there, and every name is in it."""
+"""Where a change belongs: what CONTRIBUTING.md and "How it works" name is there, file by file and name by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = list(rows())
 
 
 def place(name):
-    return next((found for found in (ROOT / "ctxguard" / name, ROOT / name) if found.exists()), None)
+    return next((found for top in ("ctxguard", "adapters", ".") if (found := ROOT / top / name).exists()), None)
 
 
 @pytest.mark.parametrize(("what", "where", "tests"), ROWS, ids=[row[0] for row in ROWS])
@@ -48,6 +48,27 @@ def test_a_row_leads_somewhere(what, where, tests):
 
 def test_the_table_is_read():
     assert len(ROWS) > 30
+
+
+PAGE = re.sub(r"```[\s\S]*?```", "", (ROOT / "docs" / "how_it_works.md").read_text(encoding="utf-8"))
+
+
+def test_how_it_works_names_files_and_what_is_in_them():
+    """A name with a file behind it, such as `Fold.cut` in `stages/fold.py`, stands in that file."""
+    named = re.findall(r"`([\w.]+)`[^`\n|]{0,12} in `([\w./]+\.py)`", PAGE)
+    assert len(named) > 20
+    for name, file in named:
+        source = place(file).read_text(encoding="utf-8")
+        assert all(re.search(rf"\b{word}\b", source) for word in name.split(".")), f"{name} is not in {file}"
+    files = re.findall(r"`((?:[a-z_]+/)+[a-z_.]*|[a-z_]+\.(?:py|toml))`", PAGE)
+    assert len(files) > 50
+    assert not [name for name in files if place(name) is None]
+
+
+def test_how_it_works_has_a_row_for_each_package():
+    table = PAGE.partition("## The packages")[2]
+    rooms = {path.parent.name for path in (ROOT / "ctxguard").glob("*/__init__.py")}
+    assert not sorted(room for room in rooms if f"`{room}/" not in table)
 
 
 TEN_CHANGES = {

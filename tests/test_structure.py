@@ -72,6 +72,18 @@ def test_each_room_has_a_purpose_in_the_table():
     assert sorted(named) == sorted(["ctxguard/*.py", *(str(path.relative_to(ROOT)) for path in rooms)])
 
 
+def test_the_modules_that_a_package_lists_are_there():
+    listed = {
+        (path.parent, name)
+        for path in MODULES.values()
+        if path.name == "__init__.py"
+        for row in re.findall(r"^\| (`[^|]+) \|", path.read_text(encoding="utf-8"), re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    assert len(listed) > 20
+    assert not sorted(f"{room.name}: {name}" for room, name in listed if not (room / f"{name}.py").exists())
+
+
 def test_the_top_of_the_package_stays_small():
     top = {path.stem for path in (ROOT / "ctxguard").iterdir() if path.suffix == ".py" or path.is_dir()}
     top -= {"__pycache__", "__main__", "data"}

@@ -5,15 +5,13 @@
 | `adapter` | the function through which every *native* history, one in its framework's own format, is stabilized |
 | `request` | the parts of a request outside the history: instructions, tool and output schemas |
 | `registry` | the `Adapter` protocol; finds the installed adapters by name or by the format of a history |
-| `message_view` | `MessageView`: the texts, calls, and ids of a message, each with its place in the message |
+| `message_view` | `MessageView`: the texts, calls, and ids of a message, each with its place in it; foreign messages |
 | `content_format` | `ContentFormat`: a table that says how to read content parts of each type, media included |
-| `fields` | reading fields of dicts and objects, with errors that name the place |
-| `editing` | `copy_with`: copies a message with new values in some places |
-| `extra_fields` | fields of a message other than its content: citations, metadata, links, unknown keys |
-| `reasoning` | reasoning and refusals in fields next to the content |
-| `provider_formats` | rejects messages in another provider's format, and names it |
+| `fields` | reads fields of dicts and objects, with errors that name the place; `copy_with`: a copy with new values |
 | `read_cache` | `ReadCache`: parses each message only once |
-| `tools` | limits the output of a tool, restores masked values in its arguments, and creates the recall tool |
+| `per_run` | the guard of a framework: its settings, the stabilizer and vault of each run, and the recall tool |
+| `restoring` | `Restorer`, `StreamRestorer`: restore masked values in a response, and search it for new ones |
+| `stored` | `StoredTexts`: masks what a framework stores, and restores what it loads |
 """
 
 from ctxguard.settings import names_in_stub

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast, runtime_checkable
 
-from ctxguard.adapting.fields import is_list
+from ctxguard.adapting.fields import is_field_name, is_list
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Stage
 from ctxguard.errors import AdapterError, HistoryError
@@ -164,11 +164,22 @@ def require_adapter(native: object) -> Adapter[object]:
     """
     adapter = detect_adapter(native)
     if adapter is None:
-        kind = type(native[0] if isinstance(native, Sequence) and native else native).__name__
-        if kind == "str":
+        members = native if is_list(native) else [native]
+        if isinstance(native, str) or (members and isinstance(members[0], str)):
             raise AdapterError("texts have no roles; write [{'role': 'user', 'content': …}]")
         raise AdapterError(
-            f"no adapter knows a list of {kind}; installed are {', '.join(adapter_names())}; read the messages with an "
-            "adapter of your own and pass the artifacts"
+            f"no adapter knows {_unknown_message(members)}; installed are {', '.join(adapter_names())}; read the "
+            "messages with an adapter of your own and pass the artifacts"
         )
     return adapter
+
+
+def _unknown_message(members: Sequence[object]) -> str:
+    """Return the place and the type of the first message that no adapter recognizes, and its role if it has one."""
+    for place, message in enumerate(members):
+        if detect_adapter([message]) is None:
+            role = message.get("role") if isinstance(message, Mapping) else None
+            what = f"message {place} ({type(message).__name__})"
+            is_named = isinstance(role, str) and is_field_name(role)
+            return f"{what}: its role is {role!r}, not system, user, assistant, or tool" if is_named else what
+    return "a list in which messages of several formats are mixed"

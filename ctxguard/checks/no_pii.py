@@ -203,14 +203,25 @@ def _claim(detectors: Sequence[Detector]) -> str:
     others = [one.name for one in detectors if not isinstance(one, RuleSet)]
     searched = [f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'}"] if rules else []
     searched += [f"detector {name}" for name in others]
-    known = {rule.label for rule in rules}
-    missing = " and ".join(what for label, what in _NO_SHAPE.items() if label not in known)
-    said = {rule.label for rule in rules if rule.walk is not None}
+    return "; ".join([f"no match of {' and '.join(searched)}", *limits_of(detectors)])
+
+
+def limits_of(detectors: Sequence[Detector]) -> list[str]:
+    """Return what a search with these detectors cannot find; an empty list if one of them is no rule set.
+
+    It is unknown what such a detector searches for.
+    """
+    from ctxguard.pii.rule_sets import RuleSet
+
+    sets = [one for one in detectors if isinstance(one, RuleSet)]
+    if len(sets) < len(detectors):
+        return []
+    labels = {rule.label for one in sets for rule in one.rules}
+    said = {rule.label for one in sets for rule in one.rules if rule.walk is not None}
     partly = " and ".join(what for label, what in _NO_SHAPE.items() if label in said)
-    # it is unknown what a custom detector searches for
-    limits = [f"{partly} are found where the text says what they are"] if partly and not others else []
-    limits += [f"{missing} are not looked for"] if missing and not others else []
-    return "; ".join([f"no match of {' and '.join(searched)}", *limits])
+    missing = " and ".join(what for label, what in _NO_SHAPE.items() if label not in labels)
+    limits = [f"{partly} are found where the text says what they are"] if partly else []
+    return [*limits, f"{missing} are not looked for"] if missing else limits
 
 
 def _find_split(texts: Sequence[str], detector: Detector, path: str, *, independent: bool) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ import typer
 from ctxguard.cli.options import rule_names, settings_of, spread
 from ctxguard.cli.program import Command, command_group
 from ctxguard.errors import ConfigError
-from ctxguard.report.printing import counted, out, printable, refuse_overwriting, working
+from ctxguard.report.printing import counted, note, out, printable, refuse_overwriting, working
 
 if TYPE_CHECKING:
     from ctxguard.pii.evaluation import Score, Scores
@@ -45,6 +45,7 @@ def scan_files(
 
     Exit codes: 0 nothing was found; 1 something was found; 2 a file cannot be read.
     """
+    from ctxguard.checks.no_pii import limits_of
     from ctxguard.harness.recordings import read_text
     from ctxguard.pii.scanning import scan_file_text
 
@@ -56,7 +57,8 @@ def scan_files(
         with working(f"searching {file}"):
             found[file] = scan_file_text(read_text(file), detectors)
     names = ",".join(detector.name for detector in detectors)
-    out(_scan_json(found, names) if report == "json" else _scan_text(found), output)
+    limits = "; ".join(limits_of(detectors))
+    out(_scan_json(found, names, limits) if report == "json" else _scan_text(found, limits), output)
     if html is not None:
         from ctxguard.report.page import findings_page
 
@@ -76,6 +78,7 @@ def mask_file(
     output: Path | None = None,
 ) -> None:
     """Print a file with personal data masked; JSON stays valid, and all other text stays unchanged."""
+    from ctxguard.checks.no_pii import limits_of
     from ctxguard.config import load_context_config
     from ctxguard.harness.recordings import read_text
     from ctxguard.pii.scanning import mask_file_text
@@ -85,6 +88,8 @@ def mask_file(
     chosen = strategy or load_context_config(config).pii.strategy or "redact"
     with working(f"masking {file}"):
         masked = mask_file_text(read_text(file), detectors, strategy=chosen)
+    for limit in limits_of(detectors):
+        note(limit)
     if output is not None:
         out(masked, output, end="")
     else:
@@ -166,15 +171,16 @@ def find_detectors(names: str | None, config: Path | None) -> list[Detector]:
         raise ConfigError(f"{error}, {PRESIDIO}", setting=error.setting) from None
 
 
-def _scan_text(found: Mapping[str, Sequence[Place]]) -> str:
+def _scan_text(found: Mapping[str, Sequence[Place]], limits: str) -> str:
     lines = [f"{file}:{place}" for file in found for place in found[file]]
     counts = Counter(place.label for places in found.values() for place in places)
     total = counted(sum(counts.values()), "finding")
     told = ", ".join(f"{count} {label}" for label, count in counts.most_common())
-    return "\n".join([*lines, f"{total} in {counted(len(found), 'file')}" + (f": {told}" if told else "")])
+    summary = f"{total} in {counted(len(found), 'file')}" + (f": {told}" if told else "")
+    return "\n".join([*lines, f"{summary}; {limits}" if limits else summary])
 
 
-def _scan_json(found: Mapping[str, Sequence[Place]], rules: str) -> str:
+def _scan_json(found: Mapping[str, Sequence[Place]], rules: str, limits: str) -> str:
     files = [
         {
             "file": file,
@@ -183,7 +189,7 @@ def _scan_json(found: Mapping[str, Sequence[Place]], rules: str) -> str:
         }
         for file, places in found.items()
     ]
-    told = {"ok": not any(found.values()), "rules": rules, "files": files}
+    told = {"ok": not any(found.values()), "rules": rules, "limits": limits, "files": files}
     return json.dumps(told, ensure_ascii=False, indent=2)
 
 

@@ -2,11 +2,10 @@
 
 | module | content |
 |---|---|
-| `format` | `Format`: the base class of the formats |
-| `chat`, `responses`, `anthropic`, `gemini`, `converse`, `cohere` | the format of one API each |
+| `format` | `Format`: the base class of the formats; `Weave`: responses that the guard continues itself |
+| `chat`, `responses`, `anthropic`, `gemini`, `converse`, `cohere`, `ollama` | the format of one API each |
 | `response_items`, `gemini_parts` | one item or part of these formats |
 | `blocks` | base class of formats whose messages consist of blocks that can be kept or dropped separately |
-| `answers` | responses of a model, and streams of responses, for tools that the guard answers itself |
 | `requests` | count and stabilize a request in any format: `count_request`, `stabilize_request` |
 | `registry` | find the format of a request by its path, its API, or its body |
 | `usage` | the error of token counts, measured on recorded requests |

@@ -3,13 +3,16 @@
 | module | content |
 |---|---|
 | `guard` | `Guard`: prepares the request that is sent in place of the client's |
-| `texts`, `checking`, `counting` | finds, searches, and counts every text in a request body |
+| `bodies`, `checking` | reads bodies up to a limit; finds, searches, and counts every text in the body of a request |
+| `chains`, `sessions` | the stages for a request; the placeholders of sessions and of histories at the provider |
 | `replies`, `streams`, `events` | restores masked values in responses, whole and streamed |
 | `readback`, `metering` | lets a model read evicted texts; adds up the token counts that providers report |
-| `sessions` | stores the placeholders of conversations whose history is stored at the provider |
+| `limits` | tells which size fits after a provider refused a request, and writes errors in the provider's form |
+| `caches` | explains what a provider's prompt cache did not serve; writes cache breakpoints |
 | `audit` | keeps a record of what was sent |
 | `transport` | the guard as a transport of httpx |
-| `proxy`, `cli` | the guard as a proxy: `ctxguard serve` |
+| `proxy`, `cli`, `connections` | the guard as a proxy: `ctxguard serve` |
+| `run` | the guard for one client while it runs: `ctxguard run` |
 """
 
 from ctxguard.settings import names_in_stub

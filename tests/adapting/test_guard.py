@@ -66,12 +66,18 @@ def test_a_session_of_native_messages_gives_what_the_whole_list_gives(budget):
 
 
 def test_bad_input_is_named():
-    with pytest.raises(AdapterError, match="no adapter knows a list of int"):
+    with pytest.raises(AdapterError, match=r"no adapter knows message 0 \(int\); installed are .*openai"):
         ctxguard.guard([5], budget=800)
+    for role in ("bot", "human", "User"):
+        with pytest.raises(AdapterError, match=rf"message 1 \(dict\): its role is '{role}', not system, user, assist"):
+            ctxguard.guard([{"role": "user", "content": "hello"}, {"role": role, "content": "hi"}], budget=800)
+    with pytest.raises(AdapterError, match=r"message 0 \(dict\); installed") as raised:
+        ctxguard.guard([{"role": "ada@example.com", "content": "hi"}], budget=800)
+    assert "ada@" not in str(raised.value)
     with pytest.raises(ConfigError):
         ctxguard.guard(history(1), budget=800, policy="none")
-    with pytest.raises(ConfigError):
-        ctxguard.guard(history(1), budget=800, unknown=1)
+    with pytest.raises(ConfigError, match="takes no setting 'max_tokens'; it takes budget, checks, "):
+        ctxguard.guard(history(1), max_tokens=800)
     with pytest.raises(BudgetExceededError):
         ctxguard.guard(history(1), budget=10)
     assert ctxguard.guard([], budget=800) == []
