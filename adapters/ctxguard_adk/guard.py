@@ -11,7 +11,14 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.set_model_response_tool import SetModelResponseTool
 from google.genai import types
 
-from ctxguard.adapting.per_run import OnReport, PerRun, RecallToolFactory, RunOptions, unmask_arguments
+from ctxguard.adapting.per_run import (
+    OnReport,
+    PerRun,
+    RecallToolFactory,
+    RunOptions,
+    takes_stabilizer,
+    unmask_arguments,
+)
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request
 from ctxguard.adapting.restoring import Restorer
@@ -69,6 +76,7 @@ class ContextGuard(BasePlugin):
         ConfigError: If `stabilizer` or `vault` has another type, or `on_report` is not a function.
     """
 
+    @takes_stabilizer("ContextGuard")
     def __init__(
         self,
         stabilizer: Stabilizer | Callable[[CallbackContext], Stabilizer],

@@ -17,7 +17,15 @@ with extra("strands", "ctxguard_strands needs Strands Agents from 1.62 on"):
     from strands.types.events import ToolResultEvent
     from strands.types.exceptions import ContextWindowOverflowException
 
-from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RecallToolFactory, RunOptions, unmask_arguments
+from ctxguard.adapting.per_run import (
+    ForRun,
+    OnReport,
+    PerRun,
+    RecallToolFactory,
+    RunOptions,
+    takes_stabilizer,
+    unmask_arguments,
+)
 from ctxguard.adapting.request import Request
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import adrive
@@ -73,6 +81,7 @@ class ContextGuard(Plugin):
 
     name = "ctxguard"
 
+    @takes_stabilizer("ContextGuard")
     def __init__(
         self,
         stabilizer: Stabilizer | Callable[[RunContext], Stabilizer],

@@ -143,3 +143,11 @@ async def test_a_text_that_was_shortened_is_read_back_whole_and_with_its_values(
     assert "buyer333@example.com" in str(events[-2].content), "the session has the values"
     assert "@example.com" not in str(model.seen)
     assert calls_of(events)[0] == {}
+
+
+def test_arguments_of_a_stabilizer_are_answered_with_the_line_to_write():
+    from ctxguard.errors import ConfigError
+    from ctxguard_adk import ContextGuard
+
+    with pytest.raises(ConfigError, match=r"ContextGuard\(Stabilizer\("):
+        ContextGuard(budget=8_000)

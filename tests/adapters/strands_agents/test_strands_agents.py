@@ -125,3 +125,11 @@ def test_what_is_called_without_a_loop_is_guarded_too():
     model = ScriptedModel([("look_up", {"order": "A-1"})], "done")
     assert str(agent_of(model, ContextGuard(Stabilizer(1_500)))(f"I am {MAIL}")).strip() == "done"
     assert MAIL not in str(model.calls)
+
+
+def test_arguments_of_a_stabilizer_are_answered_with_the_line_to_write():
+    from ctxguard.errors import ConfigError
+    from ctxguard_strands import ContextGuard
+
+    with pytest.raises(ConfigError, match=r"ContextGuard\(Stabilizer\("):
+        ContextGuard(budget=8_000)
