@@ -384,7 +384,7 @@ def read_text(name: str) -> str:
     except OSError as error:
         raise SessionFileError(name, reason_of(error)) from error
     except UnicodeDecodeError as error:
-        raise SessionFileError(name, f"{reason_of(error)}; save it as UTF-8") from error
+        raise SessionFileError(name, f"{reason_of(error)}; save it as a text file in UTF-8") from error
 
 
 def _lines(file: gzip.GzipFile | BinaryIO, most: int = MAX_LINE) -> Iterator[Line]:
