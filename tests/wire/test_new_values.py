@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from hashlib import sha512
 
 import httpx
 import pytest
@@ -12,8 +14,8 @@ from scripted_model import ANSWERS, PATHS, STREAMS, Model
 
 from ctxguard import Stabilizer
 from ctxguard.errors import ConfigError, WireError
-from ctxguard.pii import STANDARD
-from ctxguard.pii.mask.answers import MOST_HELD, AnswerScan, scan_masker
+from ctxguard.pii import PEOPLE, SSN, STANDARD
+from ctxguard.pii.mask.answers import LONGEST_RUN, MOST_HELD, AnswerScan, scan_masker
 from ctxguard.wire import Guard, Transport
 from ctxguard.wire.guard import WireRequest
 
@@ -270,14 +272,104 @@ def test_at_no_time_a_value_was_sent(before, value, after):
     assert value not in sent + pieces.close()
 
 
-@given(TEXTS)
-def test_what_is_held_back_is_bounded(text):
+@given(TEXTS, st.booleans())
+def test_what_is_held_back_is_bounded(text, has_runs):
+    text = text if has_runs else text.replace("a" * 700, "a" * 200 + " ")
     pieces = scan()[0].pieces(in_full=False)
     sent = 0
     for number, sign in enumerate(text, 1):
         pieces.feed(sign)
         sent = number - len(pieces._held)
-        assert number - sent < MOST_HELD
+        assert number - sent < (LONGEST_RUN + MOST_HELD if has_runs else MOST_HELD)
+
+
+def signs(size):
+    """Return letters and digits as in a token."""
+    return b64encode(sha512(str(size).encode()).digest() * (size // 64 + 1)).decode()[:size].replace("/", "_")
+
+
+def key(size, between="\n"):
+    said = signs(size)
+    lines = between.join(said[at : at + 64] for at in range(0, size, 64))
+    return f"-----BEGIN PRIVATE KEY-----{between}{lines}{between}-----END PRIVATE KEY-----"
+
+
+def jwt(size):
+    return f"eyJhbGciOiJSUzI1NiJ9.eyJ{signs(size)}.{signs(200)}"
+
+
+LARGE = st.one_of(
+    st.builds(key, st.integers(400, 4_000), st.sampled_from(["\n", "\r\n", "\\n"])),
+    st.integers(100, 6_000).map(jwt),
+    st.sampled_from(
+        [
+            "4111 1111\n1111 1111",
+            "4111-1111-1111-\r\n1111",
+            "She was born on 3. marca 1992",
+            'password="nWg!Na. LA34"',
+        ]
+    ),
+)
+AROUND = st.lists(
+    st.sampled_from(["Hello", ". ", "\n", " ", "! ", "<EMAIL_1>", "word " * 30, "。", "a, b\n"]), max_size=9
+)
+
+
+@given(AROUND.map("".join), LARGE, AROUND.map("".join))
+def test_no_part_of_a_value_is_sent_however_long_it_is_and_wherever_lines_end(before, value, after):
+    text = f"{before} {value} {after}"
+    sent = scan()[0].text(text)
+    for span in MASKER.find(text):
+        found = text[span.start : span.end]
+        parts = [found[at : at + 40] for at in range(0, len(found), 40)]
+        assert not [part for part in parts if len(part) > 5 and part in sent]
+    assert scan()[0].text(text) == sent
+
+
+TABLES = {
+    "pipes": ("| Name | SSN | Count |\n|---|---|---|\n", "| Person {0} | {1} | {0} |\n"),
+    "commas": ("Name,SSN,Count\n", "Person {0},{1},{0}\n"),
+    "tabs": ("Name\tSSN\tCount\n", "Person {0}\t{1}\t{0}\n"),
+    "grid": ("+------+-----------+\n| Name | SSN       |\n+------+-----------+\n", "| Bob  | {1} |\n"),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_headings_of_a_table_are_context_of_all_its_rows(table):
+    headings, row = TABLES[table]
+    masker = scan_masker((STANDARD, SSN))
+    text = "Here it is.\n\n" + headings + "".join(row.format(at, f"{at:03}228741") for at in range(536, 600))
+    shown = AnswerScan(masker, "mask", lambda _: None).text(text)
+    assert len(masker.find(text)) >= 60
+    assert not [span for span in masker.find(text) if text[span.start : span.end] in shown]
+
+
+def test_a_name_that_the_answer_introduces_is_found_again():
+    text = "My name is Jane Roe. " + "Something else. " * 40 + "Then Jane Roe said so."
+    assert "Jane Roe" not in AnswerScan(scan_masker((PEOPLE,)), "mask", lambda _: None).text(text)
+
+
+class Counted(str):
+    """A text that counts the characters of its slices."""
+
+    __slots__ = ()
+    copied = 0
+
+    def __getitem__(self, at):
+        part = super().__getitem__(at)
+        Counted.copied += len(part)
+        return Counted(part) if len(part) > MOST_HELD else part
+
+    def __radd__(self, before):
+        return Counted(before + str(self))
+
+
+def test_a_text_is_not_copied_for_each_of_its_lines():
+    pieces = scan()[0].pieces(in_full=False)
+    Counted.copied = 0
+    text = Counted("Hello there.\n" * 4_000)
+    assert pieces.feed(text) + pieces.close() == text
+    assert Counted.copied < 20 * len(text)
 
 
 def test_placeholders_of_the_request_stay():
