@@ -15,7 +15,7 @@ from ctxguard.errors import CtxguardError
 from ctxguard.formats.format import Channel, Delta, Event
 from ctxguard.pii.mask.links import Links
 from ctxguard.wire.events import FORMS, Events, StreamForm
-from ctxguard.wire.replies import as_json, tool_of
+from ctxguard.wire.replies import ALTERNATIVES, as_json, tool_of, unsearched, without_logprobs
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Item, Weave
@@ -71,6 +71,12 @@ class ReplyEvents(Generic[Origin]):
         self._starts: dict[Hashable, Links] = {}
         self._added = 0
 
+    @property
+    def hides_new_values(self) -> bool:
+        """Whether the client does not get values that the response introduces."""
+        scan = self._reply.scan
+        return scan is not None and scan.hides
+
     def feed(self, event: Event, origin: Origin) -> list[tuple[Event, Origin]]:
         """Return the events to send now. The last one is the given event, as the same object if nothing changed."""
         for key, record in self._format.called(event) if self._reply.tools else ():
@@ -89,10 +95,11 @@ class ReplyEvents(Generic[Origin]):
         self, event: Event, origin: Origin, deltas: list[Delta], ends: Callable[[Channel], bool] | None
     ) -> Event:
         changes: dict[Path, object] = {}
+        event = _each(event, self._reply.without_logprobs)
         for delta in deltas:
             text = self._piece(event, delta)
             self._latest[delta.channel] = origin, delta
-            if ends is not None and ends(delta.channel):
+            if delta.is_last or (ends is not None and ends(delta.channel)):
                 text += self._streams.close(delta.channel)
             if text != delta.text:
                 changes[delta.path] = text
@@ -152,7 +159,8 @@ class ReplyEvents(Generic[Origin]):
             text = self._streams.close(name)
             if text:
                 self._added += 1
-                flushed.append((self._renumber(delta.alone(text)), origin))
+                # the probabilities of the tokens were sent with the event that is copied
+                flushed.append((self._renumber(_each(delta.alone(text), without_logprobs)), origin))
         return flushed
 
     def _renumber(self, event: Event) -> Event:
@@ -161,6 +169,18 @@ class ReplyEvents(Generic[Origin]):
         if not self._added or not isinstance(number, int):
             return event
         return {**event, "sequence_number": number + self._added}
+
+
+def _each(event: Event, change: Callable[[Event], Event]) -> Event:
+    """Return an event with a change of itself, and of the alternatives in it."""
+    changes: dict[Path, object] = {}
+    for key in ALTERNATIVES:
+        listed = event.get(key)
+        for number, member in enumerate(listed if isinstance(listed, list) else ()):
+            changed = change(member) if isinstance(member, dict) else member
+            if changed is not member:
+                changes[key, number] = changed
+    return change(copy_with(event, changes))
 
 
 class RecallAnswers(Protocol):
@@ -254,6 +274,8 @@ class EventStream:
             raise
         except Exception:  # noqa: BLE001 - a malformed event must not end the response
             self.malformed += 1
+            if self._events is not None and self._events.hides_new_values:
+                raise unsearched() from None
             yield raw
             return
         yield from (raw if now is event else self._stream.with_data(origin, as_json(now)) for now, origin in restored)

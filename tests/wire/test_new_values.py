@@ -220,6 +220,115 @@ def test_json_lines():
     assert said == scan()[0].text(TEXT).replace("<EMAIL_1>", KNOWN)
 
 
+def streamed(api, events, guard):
+    """Return the events that the client gets."""
+    path = PATHS[api].replace("generateContent", "streamGenerateContent")
+    stream = guard.prepare(WireRequest("POST", path, {}, json.dumps(BODIES[api]).encode())).stream()
+    raw = b"".join([*(stream.feed(f"data: {json.dumps(event)}\n\n".encode()) for event in events), stream.close()])
+    return [json.loads(line[6:]) for line in raw.decode().splitlines() if line]
+
+
+TOKENS = ["Hi ", "new", ".person", "@some", "where", ".example", " there"]
+
+
+def tokens(said):
+    return {"content": [{"token": one, "logprob": -1.0, "bytes": [*one.encode()], "top_logprobs": []} for one in said]}
+
+
+LOGGED = {
+    "chat": (
+        {
+            "choices": [
+                {"index": 0, "message": {"role": "assistant", "content": "".join(TOKENS)}, "logprobs": tokens(TOKENS)}
+            ]
+        },
+        [
+            *({"choices": [{"index": 0, "delta": {"content": one}, "logprobs": tokens([one])}]} for one in TOKENS),
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        ],
+    ),
+    "responses": (
+        {
+            "id": "r",
+            "output": [
+                {
+                    "id": "m",
+                    "type": "message",
+                    "content": [
+                        {"type": "output_text", "text": "".join(TOKENS), "logprobs": tokens(TOKENS)["content"]}
+                    ],
+                }
+            ],
+        },
+        [
+            {
+                "type": "response.output_text.delta",
+                "output_index": 0,
+                "content_index": 0,
+                "item_id": "m",
+                "delta": one,
+                "logprobs": tokens([one])["content"],
+            }
+            for one in TOKENS
+        ],
+    ),
+    "gemini": (
+        {
+            "candidates": [
+                {
+                    "content": {"role": "model", "parts": [{"text": "".join(TOKENS)}]},
+                    "logprobsResult": {"chosenCandidates": [{"token": one} for one in TOKENS]},
+                }
+            ]
+        },
+        [
+            {
+                "candidates": [
+                    {
+                        "content": {"role": "model", "parts": [{"text": one}]},
+                        "logprobsResult": {"chosenCandidates": [{"token": one}]},
+                    }
+                ]
+            }
+            for one in TOKENS
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("action", ["mask", "report"])
+@pytest.mark.parametrize("api", LOGGED)
+def test_the_probabilities_of_tokens_do_not_repeat_what_is_masked(api, action):
+    answer, events = LOGGED[api]
+    guard = Guard(Stabilizer(9_000), new_values=action)
+    path = PATHS[api]
+    whole = guard.prepare(WireRequest("POST", path, {}, json.dumps(BODIES[api]).encode())).whole(
+        json.dumps(answer).encode()
+    )
+    stream = streamed(api, events, guard)
+    for said in (whole.decode(), json.dumps(stream)):
+        assert said.count(".person") == (0 if action == "mask" else said.count("@some"))
+        assert said.count('"@some"') == (0 if action == "mask" else 1)
+
+
+def test_a_text_of_gemini_is_complete_before_the_call_that_follows():
+    call = {"functionCall": {"name": "send", "args": {"to": NEW[0]}}}
+    parts = [[{"text": "I write to "}], [{"text": NEW[0]}], [call], [{"text": "Then "}, call, {"text": "more <EMA"}]]
+    parts += [[{"text": "IL_1>"}]]
+    events = [{"candidates": [{"content": {"role": "model", "parts": some}}]} for some in parts]
+    events[-1]["candidates"][0]["finishReason"] = "STOP"
+    shown = streamed("gemini", events, Guard(Stabilizer(9_000), new_values="mask"))
+    got = [part for event in shown for part in event["candidates"][0]["content"]["parts"] if part != {"text": ""}]
+    masked = {"functionCall": {"name": "send", "args": {"to": "[REDACTED_EMAIL]"}}}
+    assert got == [
+        {"text": "I write to [REDACTED_EMAIL]"},
+        masked,
+        {"text": "Then "},
+        masked,
+        {"text": f"more {KNOWN}"},
+    ]
+
+
 def test_a_setting_that_cannot_work_is_refused():
     with pytest.raises(ConfigError, match="new_values is 'pass', 'report', 'mask' or 'refuse', not 'hide'"):
         Guard(Stabilizer(9_000), new_values="hide")
@@ -374,3 +483,15 @@ def test_a_text_is_not_copied_for_each_of_its_lines():
 
 def test_placeholders_of_the_request_stay():
     assert scan()[0].text("Dear <EMAIL_1>, dear [REDACTED_EMAIL].") == "Dear <EMAIL_1>, dear [REDACTED_EMAIL]."
+
+
+@pytest.mark.parametrize("action", ["mask", "refuse"])
+def test_what_cannot_be_searched_is_not_passed_on(action):
+    deep = "[" * 900 + json.dumps(NEW[0]) + "]" * 900
+    guard = Guard(Stabilizer(9_000), new_values=action)
+    request = WireRequest("POST", PATHS["chat"], {}, json.dumps(BODIES["chat"]).encode())
+    with pytest.raises(WireError):
+        guard.prepare(request).whole(f'{{"choices": [], "more": {deep}}}'.encode())
+    event = {"choices": [{"index": {}, "delta": {"content": NEW[0]}}]}
+    with pytest.raises(WireError, match="cannot be searched"):
+        streamed("chat", [event], guard)

@@ -59,6 +59,11 @@ class AnswerScan:
         self._note = note
         self._seen: set[tuple[str, str]] = set()
 
+    @property
+    def hides(self) -> bool:
+        """Whether the values are kept from the client, rather than only counted."""
+        return self._action in ("mask", "refuse")
+
     def text(self, text: str) -> str:
         """Return a text after the search.
 
