@@ -492,6 +492,6 @@ def test_what_cannot_be_searched_is_not_passed_on(action):
     request = WireRequest("POST", PATHS["chat"], {}, json.dumps(BODIES["chat"]).encode())
     with pytest.raises(WireError):
         guard.prepare(request).whole(f'{{"choices": [], "more": {deep}}}'.encode())
-    event = {"choices": [{"index": {}, "delta": {"content": NEW[0]}}]}
-    with pytest.raises(WireError, match="cannot be searched"):
+    event = {"choices": [{"index": {"a": 1}, "delta": {"content": NEW[0]}}]}
+    with pytest.raises(WireError):
         streamed("chat", [event], guard)
