@@ -96,10 +96,12 @@ class ReplyEvents(Generic[Origin]):
     ) -> Event:
         changes: dict[Path, object] = {}
         event = _each(event, self._reply.without_logprobs)
+        last = {delta.channel: delta for delta in deltas}  # an event may contain several pieces of a text
         for delta in deltas:
             text = self._piece(event, delta)
             self._latest[delta.channel] = origin, delta
-            if delta.is_last or (ends is not None and ends(delta.channel)):
+            is_over = ends is not None and delta is last[delta.channel] and ends(delta.channel)
+            if delta.is_last or is_over:
                 text += self._streams.close(delta.channel)
             if text != delta.text:
                 changes[delta.path] = text

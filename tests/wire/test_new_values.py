@@ -329,6 +329,18 @@ def test_a_text_of_gemini_is_complete_before_the_call_that_follows():
     ]
 
 
+def test_a_text_in_several_parts_of_the_last_event():
+    parts = [
+        [{"text": "Dear <EMA"}, {"text": "IL_1>, "}],
+        [{"text": "write to new.per"}, {"text": NEW[0][len("new.per") :]}],
+    ]
+    events = [{"candidates": [{"content": {"role": "model", "parts": some}}]} for some in parts]
+    events[-1]["candidates"][0]["finishReason"] = "STOP"
+    shown = streamed("gemini", events, Guard(Stabilizer(9_000), new_values="mask"))
+    got = [part["text"] for event in shown for part in event["candidates"][0]["content"]["parts"]]
+    assert "".join(got) == f"Dear {KNOWN}, write to [REDACTED_EMAIL]"
+
+
 def test_a_setting_that_cannot_work_is_refused():
     with pytest.raises(ConfigError, match="new_values is 'pass', 'report', 'mask' or 'refuse', not 'hide'"):
         Guard(Stabilizer(9_000), new_values="hide")
