@@ -117,20 +117,28 @@ class Reply(Restorer):
         """Return the body of a response with values restored. A body that is not a JSON value is returned unchanged.
 
         Raises:
-            WireError: If the body cannot be searched, or has a value that is to be refused (see `AnswerScan`).
+            WireError: If the body has a value that is to be refused, or one that cannot be masked.
         """
         try:
             answer = json.loads(raw)
-        except (ValueError, RecursionError):
-            return raw
-        try:
             restored = self.restore(answer)
         except (ValueError, RecursionError):
-            if self.scan is not None and self.scan.hides:
-                raise unsearched() from None
-            return raw
+            return self.unread(raw)
         self.learn(answer)
         return raw if restored is answer else as_json(restored)
+
+    def unread(self, raw: bytes) -> bytes:
+        """Return a response, or a part of one, that cannot be read, unless the client would get a new value with it.
+
+        Raises:
+            WireError: If there is such a value.
+        """
+        if self.scan is not None and self.scan.hides:
+            text = raw.decode(errors="replace")
+            if self.scan.text(text) != text:
+                told = "the answer cannot be read, and introduces a value, so it is not passed on"
+                raise WireError(told, status=502)
+        return raw
 
     def learn(self, answer: object) -> None:
         """Pass the id of a stored response to `on_id`."""
@@ -197,11 +205,6 @@ class Reply(Restorer):
             value = self.searched_arguments(value)
             return self.parsed_arguments(value) if around.gives_values else value
         return self._restore(value, key, around)
-
-
-def unsearched() -> WireError:
-    """Return the error for an answer that cannot be searched for new values, although the client must not get them."""
-    return WireError("the answer cannot be searched for values that it introduces, so it is not passed on", status=502)
 
 
 def without_logprobs(record: Mapping[str, object]) -> Mapping[str, object]:

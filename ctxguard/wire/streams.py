@@ -15,7 +15,7 @@ from ctxguard.errors import CtxguardError
 from ctxguard.formats.format import Channel, Delta, Event
 from ctxguard.pii.mask.links import Links
 from ctxguard.wire.events import FORMS, Events, StreamForm
-from ctxguard.wire.replies import ALTERNATIVES, as_json, tool_of, unsearched, without_logprobs
+from ctxguard.wire.replies import ALTERNATIVES, as_json, tool_of, without_logprobs
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Item, Weave
@@ -70,12 +70,6 @@ class ReplyEvents(Generic[Origin]):
         self._links: dict[Hashable, Links | None] = {}
         self._starts: dict[Hashable, Links] = {}
         self._added = 0
-
-    @property
-    def hides_new_values(self) -> bool:
-        """Whether the client does not get values that the response introduces."""
-        scan = self._reply.scan
-        return scan is not None and scan.hides
 
     def feed(self, event: Event, origin: Origin) -> list[tuple[Event, Origin]]:
         """Return the events to send now. The last one is the given event, as the same object if nothing changed."""
@@ -221,6 +215,8 @@ class EventStream:
     ) -> None:
         self.malformed = 0
         self.weave = reading.weave() if reading is not None and weave is None else weave
+        self._reply = reply
+        self._has_failed = False
         self._reading = reading
         self._following: WireRequest | None = None
         self._stream: Events = FORMS[form](MOST_EVENT)
@@ -244,19 +240,30 @@ class EventStream:
 
     def feed(self, chunk: bytes) -> bytes:
         """Return the bytes that can be sent now."""
-        return b"".join(piece for raw in self._stream.feed(chunk) for piece in self._restore(raw))
+        try:
+            return b"".join(piece for raw in self._stream.feed(chunk) for piece in self._restore(raw))
+        except Exception:
+            self._has_failed = True
+            raise
 
     def close(self) -> bytes:
-        """Return the bytes that are still held back, once the stream has ended."""
+        """Return the bytes that are still held back, once the stream has ended; nothing after an error in `feed`."""
+        if self._has_failed:
+            return b""
         rest = self._stream.close()
         # some providers do not send the empty line after the last event, or the end of the last line
         if rest and self._stream.ending and self._stream.data_of(rest) is not None:
             rest = b"".join(self._restore(rest + self._stream.ending))
+        elif rest and self._stream.has_data(rest):
+            rest = self._unread(rest)
         return b"".join(self._rest()) + rest
 
     def _rest(self) -> Iterator[bytes]:
         held = () if self._events is None else self._events.close()
         return (self._stream.with_data(origin, as_json(event)) for event, origin in held)
+
+    def _unread(self, raw: bytes) -> bytes:
+        return raw if self._reply is None else self._reply.unread(raw)
 
     def _restore(self, raw: bytes) -> Iterator[bytes]:
         event = self._stream.data_of(raw)
@@ -265,7 +272,7 @@ class EventStream:
             self.malformed += not is_done and self._stream.has_data(raw)
             yield from self._rest() if is_done else ()
             if not (is_done and self.weave is not None and self.weave.goes_on):
-                yield raw
+                yield self._unread(raw) if self._stream.has_data(raw) else raw
             return
         try:
             shown = self._shown_to_client(event)
@@ -276,8 +283,6 @@ class EventStream:
             raise
         except Exception:  # noqa: BLE001 - a malformed event must not end the response
             self.malformed += 1
-            if self._events is not None and self._events.hides_new_values:
-                raise unsearched() from None
-            yield raw
+            yield self._unread(raw)
             return
         yield from (raw if now is event else self._stream.with_data(origin, as_json(now)) for now, origin in restored)

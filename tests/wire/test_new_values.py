@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from contextlib import suppress
 from hashlib import sha512
 
 import httpx
@@ -498,12 +499,52 @@ def test_placeholders_of_the_request_stay():
 
 
 @pytest.mark.parametrize("action", ["mask", "refuse"])
-def test_what_cannot_be_searched_is_not_passed_on(action):
-    deep = "[" * 900 + json.dumps(NEW[0]) + "]" * 900
+def test_a_value_in_what_cannot_be_read_is_not_passed_on(action):
     guard = Guard(Stabilizer(9_000), new_values=action)
     request = WireRequest("POST", PATHS["chat"], {}, json.dumps(BODIES["chat"]).encode())
-    with pytest.raises(WireError):
-        guard.prepare(request).whole(f'{{"choices": [], "more": {deep}}}'.encode())
+    deep = "[" * 900 + json.dumps(NEW[0]) + "]" * 900
+    for body in (f'{{"choices": [], "more": {deep}}}', f'{{"choices": [{{"message": "{NEW[0]}', f"<p>{NEW[0]}</p>"):
+        with pytest.raises(WireError):
+            guard.prepare(request).whole(body.encode())
     event = {"choices": [{"index": {"a": 1}, "delta": {"content": NEW[0]}}]}
-    with pytest.raises(WireError):
-        streamed("chat", [event], guard)
+    for data in (json.dumps(event), json.dumps(event)[:-1], json.dumps([event])):
+        for end in ("\n\n", "\n", ""):
+            stream = guard.prepare(request).stream()
+            with pytest.raises(WireError):
+                _ = [stream.feed(f"data: {data}{end}".encode()), stream.close()]
+    harmless = b": a comment\n\ndata: ping\n\ndata: [DONE]"
+    stream = guard.prepare(request).stream()
+    assert stream.feed(harmless) + stream.close() == harmless
+
+
+class Chunks(httpx.SyncByteStream):
+    def __init__(self, raw, size, *, breaks):
+        self.raw, self.size, self.breaks = raw, size, breaks
+
+    def __iter__(self):
+        for at in range(0, len(self.raw), self.size):
+            yield self.raw[at : at + self.size]
+        if self.breaks:
+            raise httpx.ReadError("gone")
+
+
+@given(
+    st.sampled_from(list(BODIES)), st.sampled_from(list(REPLIES)), st.integers(1, 3_000), st.floats(0, 1), st.booleans()
+)
+def test_after_a_refusal_nothing_of_the_stream_follows(api, reply, size, share, breaks):
+    events = STREAMS[api](ANSWERS[api](REPLIES[reply], 1, (1, 0, 0, 1)))
+    raw = "".join(events).encode()
+    raw = raw[: int(len(raw) * share)]
+    headers = {"content-type": "text/event-stream"}
+    serve = httpx.MockTransport(lambda _: httpx.Response(200, headers=headers, stream=Chunks(raw, size, breaks=breaks)))
+    guard = Guard(Stabilizer(9_000), new_values="refuse")
+    client = httpx.Client(transport=Transport(guard, transport=serve))
+    host = {"anthropic": "api.anthropic.com", "gemini": "generativelanguage.googleapis.com"}.get(api, "api.openai.com")
+    path = PATHS[api].replace("generateContent", "streamGenerateContent")
+    got = []
+    body = {**BODIES[api], **({"stream": True} if api != "gemini" else {})}
+    with suppress(WireError, httpx.ReadError), client.stream("POST", f"https://{host}{path}", json=body) as response:
+        got.extend(response.iter_raw())
+    sent = b"".join(got).decode(errors="replace")
+    said = "".join(read(api, sent.rpartition("\n\n")[0]))
+    assert not [value for value in (*NEW, CARD) if value in sent or value in said]
