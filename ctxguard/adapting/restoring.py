@@ -150,8 +150,8 @@ class StreamRestorer:
     """Restores masked values in the texts and tool calls of one streamed response, which are told apart by their keys.
 
     Text that may be the beginning of a placeholder is held back, up to 80 characters. If the response is searched for
-    values that it introduces, a text is held back to the end of its line or sentence, at most 512 characters, and JSON
-    and the arguments of calls to their end.
+    values that it introduces, a text is held back to the end of its line or sentence and 64 characters more, at most
+    512 characters, a row of signs without spaces at most 20,000, and JSON and the arguments of calls to their end.
     """
 
     def __init__(self, restorer: Restorer) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import fields, is_dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 class StoredTexts:
     """Masks texts in dicts, lists, tuples, sets, pydantic models, and dataclasses. Keys and other objects stay.
+
+    Subclasses, such as named tuples, keep their types.
 
     A value that is loaded equals the one that was stored, but for values that the vault has lost or knows in another
     spelling, such as `ADA@x.org` and `ada@x.org`. A subclass may override `apply` for objects of its framework.
@@ -47,12 +51,16 @@ class StoredTexts:
 
     def apply(self, value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401
         """Return a copy of a value with `change` applied to all texts in it."""
-        if type(value) is str:
-            return change(value)
+        if isinstance(value, str) and not isinstance(value, Enum):
+            changed = change(value)
+            return value if changed == value else changed
         if isinstance(value, dict):
-            return {key: self.apply(member, change) for key, member in value.items()}
-        if type(value) in (list, tuple, set, frozenset):
-            return type(value)(self.apply(member, change) for member in value)
+            written = copy(value)  # it keeps its type, such as a `defaultdict`
+            written.update({key: self.apply(member, change) for key, member in value.items()})
+            return written
+        if isinstance(value, (list, tuple, set, frozenset)):
+            make = getattr(value, "_make", type(value))  # a named tuple takes its members one by one
+            return make([self.apply(member, change) for member in value])
         if isinstance(value, BaseModel):
             names = value.model_fields_set | set(value.model_extra or ())
             return value.model_copy(update={name: self.apply(getattr(value, name), change) for name in names})

@@ -107,6 +107,7 @@ class Delta:
         alone: Function that takes a text, and returns an event that contains only this text in place of the piece.
         calls: Keys of the tool call that the text belongs to, see `Format.called`; empty for text of the answer.
         answer: Identifies the answer that the text belongs to, if a response contains several.
+        is_last: Whether the text ends here, because something else follows it in the same event.
     """
 
     channel: Channel
@@ -116,6 +117,7 @@ class Delta:
     alone: Callable[[str], Event]
     calls: tuple[Hashable, ...] = ()
     answer: Hashable = 0
+    is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)

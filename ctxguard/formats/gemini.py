@@ -326,16 +326,24 @@ class GoogleAdapter(BlockFormat):
 
     def deltas(self, event: Event) -> Iterator[Delta]:
         """Yield the pieces of text in an event of a streamed response."""
-        for path, candidate, part in _streamed(event):
+        parts = [*_streamed(event)]
+        for number, (path, candidate, part) in enumerate(parts):
             text = part.get("text")
             if isinstance(text, str) and not part.get("thought"):
                 alone = partial(_alone, candidate)
                 index = candidate.get("index", 0)
-                yield Delta((index,), (*path, "text"), text, is_arguments=False, alone=alone, answer=index)
+                behind = next((one for _, other, one in parts[number + 1 :] if other is candidate), {"text": ""})
+                is_last = behind.get("text") is None
+                place = (*path, "text")
+                yield Delta((index,), place, text, is_arguments=False, alone=alone, answer=index, is_last=is_last)
 
     def ends(self, event: Event) -> Ends | None:
         """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""
-        return ended_choices(event, listed="candidates", reason="finishReason")
+        over = ended_choices(event, listed="candidates", reason="finishReason")
+        # a call or data ends the text of the events before
+        said = {delta.answer for delta in self.deltas(event)}
+        others = {one.get("index", 0) for _, one, part in _streamed(event) if part.get("text") is None} - said
+        return (lambda channel: channel[0] in others or (over is not None and over(channel))) if others else over
 
     def with_tool(self, body: Body, schema: Body) -> Body:
         """Return a copy of a request with one more function, in the existing list of functions if there is one.

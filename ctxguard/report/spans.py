@@ -73,4 +73,10 @@ class MaskingSpanExporter(SpanExporter):
     def _value(self, value: Any) -> Any:  # noqa: ANN401 - a value of an attribute
         if isinstance(value, str):
             return self._mask(value)
+        if isinstance(value, bytes):
+            text = value.decode(errors="replace")
+            masked = self._mask(text)
+            return value if masked == text else masked.encode()
+        if isinstance(value, Mapping):
+            return self._attributes(value)
         return type(value)(map(self._value, value)) if isinstance(value, tuple | list) else value

@@ -295,7 +295,11 @@ def with_breakpoints(body: Mapping[str, object], kind: Format, model: str) -> Ma
     members, system, tools = body.get(kind.history), body.get("system"), body.get("tools")
     options = body.get("prompt_cache_options")
     is_chosen = isinstance(options, dict) and "mode" in options
-    if is_chosen or not takes_breakpoints(kind.api, model) or _is_marked([system, tools, members]):
+    if (
+        is_chosen
+        or not takes_breakpoints(kind.api, model)
+        or _is_marked([{**body, "content": [system, tools, members]}])
+    ):
         return body
     if kind.api == "responses" and isinstance(members, str):
         members = [{"role": "user", "content": members}]
@@ -316,7 +320,9 @@ def with_breakpoints(body: Mapping[str, object], kind: Format, model: str) -> Ma
 def _is_marked(value: object) -> bool:
     if isinstance(value, list):
         return any(map(_is_marked, value))
-    return isinstance(value, dict) and (not _MARKS.keys().isdisjoint(value) or _is_marked(value.get("content")))
+    if not isinstance(value, Mapping):
+        return False
+    return not _MARKS.keys().isdisjoint(value) or _is_marked([value.get("content"), value.get("source")])
 
 
 _MARKABLE: Final = ("text", "image_url", "input_audio", "input_text", "input_image", "input_file")
@@ -331,7 +337,7 @@ def _marked(record: Mapping[str, object], key: str, api: str) -> Mapping[str, ob
     value = record.get(key)
     kind = "input_text" if api == "responses" else "text"
     blocks = [{"type": kind, "text": value}] if isinstance(value, str) else value
-    if not value or not isinstance(blocks, list) or not isinstance(blocks[-1], dict):
+    if not value or not isinstance(blocks, list) or not isinstance(blocks[-1], dict) or blocks[-1].get("text") == "":
         return record
     mark = "cache_control" if api == "anthropic" else "prompt_cache_breakpoint"
     if api != "anthropic" and blocks[-1].get("type") not in _MARKABLE:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ctxguard.adapting.message_view import FIXED
 from ctxguard.adapting.restoring import Restorer, Tool
+from ctxguard.errors import WireError
 from ctxguard.formats.format import SHOWN
 from ctxguard.tokens.media import is_payload
 
@@ -36,8 +37,10 @@ _KEPT: Final = frozenset(
 _ARGUMENTS: Final = frozenset({"arguments", "args", "input"})
 """Keys of the arguments of a tool call: as text for OpenAI and Cohere, as an object for Anthropic and Amazon (`input`),
 Gemini (`args`), and Ollama (`arguments`)."""
-_ALTERNATIVES: Final = frozenset({"choices", "candidates"})
+ALTERNATIVES: Final = frozenset({"choices", "candidates"})
 """Keys of lists whose members are answers on their own."""
+_LOGPROBS: Final = frozenset({"logprobs", "logprobsResult"})
+"""Keys of the probabilities of the tokens, which repeat a text token by token."""
 _CALLS: Final = frozenset({"executableCode", "function", "custom", "function_call", "functionCall", "toolUse"})
 """Keys of records that are tool calls, whatever they contain."""
 _CALL_TYPE: Final = re.compile(r"(?:^|[._])(\w+?)_call(?!_output)(?![A-Za-z])|tool_use")
@@ -111,14 +114,31 @@ class Reply(Restorer):
         return reply
 
     def whole(self, raw: bytes) -> bytes:
-        """Return the body of a response with values restored. A body that is not a JSON value is returned unchanged."""
+        """Return the body of a response with values restored. A body that is not a JSON value is returned unchanged.
+
+        Raises:
+            WireError: If the body has a value that is to be refused, or one that cannot be masked.
+        """
         try:
             answer = json.loads(raw)
             restored = self.restore(answer)
         except (ValueError, RecursionError):
-            return raw
+            return self.unread(raw)
         self.learn(answer)
         return raw if restored is answer else as_json(restored)
+
+    def unread(self, raw: bytes) -> bytes:
+        """Return a response, or a part of one, that cannot be read, unless the client would get a new value with it.
+
+        Raises:
+            WireError: If there is such a value.
+        """
+        if self.scan is not None and self.scan.hides:
+            text = raw.decode(errors="replace")
+            if self.scan.text(text) != text:
+                told = "the answer cannot be read, and introduces a value, so it is not passed on"
+                raise WireError(told, status=502)
+        return raw
 
     def learn(self, answer: object) -> None:
         """Pass the id of a stored response to `on_id`."""
@@ -137,13 +157,20 @@ class Reply(Restorer):
         """
         return self._restore(value, None, _Around(known, links or self.links()))
 
+    def without_logprobs(self, record: Mapping[str, object]) -> Mapping[str, object]:
+        """Return a record without the probabilities of its tokens if the client does not get new values.
+
+        The tokens repeat what may be masked, in pieces in which no rule finds anything.
+        """
+        return record if self.scan is None or not self.scan.hides else without_logprobs(record)
+
     def _restore(self, value: object, key: object, around: _Around) -> object:
         if isinstance(value, str):
             if self.scan is not None and (around.is_call or not _is_framing(key)) and not is_payload(value):
                 value = self.searched(value, is_call=around.is_call)
             return self.text(value, around.links if key in SHOWN else self.links()) if around.gives_values else value
         if isinstance(value, list):
-            is_divided = key in _ALTERNATIVES
+            is_divided = key in ALTERNATIVES
             arounds = (around._replace(links=self.links()) if is_divided else around for _ in value)
             members = [self._restore(member, key, one) for member, one in zip(value, arounds, strict=True)]
             return members if any(new is not old for new, old in zip(members, value, strict=True)) else value
@@ -159,14 +186,15 @@ class Reply(Restorer):
             around = around._replace(is_call=True, gives_values=around.gives_values and gives)
         if not around.gives_values and self.scan is None:
             return record
+        shown = record if around.is_call else self.without_logprobs(record)
         fields = {
-            key: value if key in _KEPT else self._restore_field(key, value, around) for key, value in record.items()
+            key: value if key in _KEPT else self._restore_field(key, value, around) for key, value in shown.items()
         }
         if all(fields[key] is record[key] for key in fields):
             return record
         name = record.get("id")
         if self.on_item is not None and isinstance(name, str) and "type" in record:
-            self.on_item(name, dict(_changed_texts(fields, record)))
+            self.on_item(name, dict(_changed_texts(fields, shown)))
         return fields
 
     def _restore_field(self, key: str, value: object, around: _Around) -> object:
@@ -179,6 +207,14 @@ class Reply(Restorer):
         return self._restore(value, key, around)
 
 
+def without_logprobs(record: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a record of a response without the probabilities of its tokens; the same object if it has none."""
+    emptied: dict[str, object] = {
+        key: [] if isinstance(record[key], list) else None for key in _LOGPROBS & record.keys() if record[key]
+    }
+    return {**record, **emptied} if emptied else record
+
+
 def _is_framing(key: object) -> bool:
     """Return whether the value of a key outside of calls is an id, a link, or data, which is not searched."""
     return isinstance(key, str) and (key in FIXED or key.endswith(("_id", "Id")))
@@ -189,7 +225,7 @@ def _changed_texts(now: object, was: object) -> list[tuple[str, str]]:
     if isinstance(now, str) and isinstance(was, str):
         return [(now, was)] if now != was else []
     if isinstance(now, list) and isinstance(was, list):
-        return [pair for one, other in zip(now, was, strict=True) for pair in _changed_texts(one, other)]
+        return [pair for one, other in zip(now, was, strict=False) for pair in _changed_texts(one, other)]
     if isinstance(now, dict) and isinstance(was, dict):
         return [pair for key in now for pair in _changed_texts(now[key], was.get(key))]
     return []

@@ -15,7 +15,7 @@ from ctxguard.errors import CtxguardError
 from ctxguard.formats.format import Channel, Delta, Event
 from ctxguard.pii.mask.links import Links
 from ctxguard.wire.events import FORMS, Events, StreamForm
-from ctxguard.wire.replies import as_json, tool_of
+from ctxguard.wire.replies import ALTERNATIVES, as_json, tool_of, without_logprobs
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Item, Weave
@@ -89,10 +89,13 @@ class ReplyEvents(Generic[Origin]):
         self, event: Event, origin: Origin, deltas: list[Delta], ends: Callable[[Channel], bool] | None
     ) -> Event:
         changes: dict[Path, object] = {}
+        event = _each(event, self._reply.without_logprobs)
+        last = {delta.channel: delta for delta in deltas}  # an event may contain several pieces of a text
         for delta in deltas:
             text = self._piece(event, delta)
             self._latest[delta.channel] = origin, delta
-            if ends is not None and ends(delta.channel):
+            is_over = ends is not None and delta is last[delta.channel] and ends(delta.channel)
+            if delta.is_last or is_over:
                 text += self._streams.close(delta.channel)
             if text != delta.text:
                 changes[delta.path] = text
@@ -152,7 +155,8 @@ class ReplyEvents(Generic[Origin]):
             text = self._streams.close(name)
             if text:
                 self._added += 1
-                flushed.append((self._renumber(delta.alone(text)), origin))
+                # the probabilities of the tokens were sent with the event that is copied
+                flushed.append((self._renumber(_each(delta.alone(text), without_logprobs)), origin))
         return flushed
 
     def _renumber(self, event: Event) -> Event:
@@ -161,6 +165,18 @@ class ReplyEvents(Generic[Origin]):
         if not self._added or not isinstance(number, int):
             return event
         return {**event, "sequence_number": number + self._added}
+
+
+def _each(event: Event, change: Callable[[Event], Event]) -> Event:
+    """Return an event with a change of itself, and of the alternatives in it."""
+    changes: dict[Path, object] = {}
+    for key in ALTERNATIVES:
+        listed = event.get(key)
+        for number, member in enumerate(listed if isinstance(listed, list) else ()):
+            changed = change(member) if isinstance(member, dict) else member
+            if changed is not member:
+                changes[key, number] = changed
+    return change(copy_with(event, changes))
 
 
 class RecallAnswers(Protocol):
@@ -199,6 +215,8 @@ class EventStream:
     ) -> None:
         self.malformed = 0
         self.weave = reading.weave() if reading is not None and weave is None else weave
+        self._reply = reply
+        self._has_failed = False
         self._reading = reading
         self._following: WireRequest | None = None
         self._stream: Events = FORMS[form](MOST_EVENT)
@@ -222,19 +240,30 @@ class EventStream:
 
     def feed(self, chunk: bytes) -> bytes:
         """Return the bytes that can be sent now."""
-        return b"".join(piece for raw in self._stream.feed(chunk) for piece in self._restore(raw))
+        try:
+            return b"".join(piece for raw in self._stream.feed(chunk) for piece in self._restore(raw))
+        except Exception:
+            self._has_failed = True
+            raise
 
     def close(self) -> bytes:
-        """Return the bytes that are still held back, once the stream has ended."""
+        """Return the bytes that are still held back, once the stream has ended; nothing after an error in `feed`."""
+        if self._has_failed:
+            return b""
         rest = self._stream.close()
         # some providers do not send the empty line after the last event, or the end of the last line
         if rest and self._stream.ending and self._stream.data_of(rest) is not None:
             rest = b"".join(self._restore(rest + self._stream.ending))
+        elif rest and self._stream.has_data(rest):
+            rest = self._unread(rest)
         return b"".join(self._rest()) + rest
 
     def _rest(self) -> Iterator[bytes]:
         held = () if self._events is None else self._events.close()
         return (self._stream.with_data(origin, as_json(event)) for event, origin in held)
+
+    def _unread(self, raw: bytes) -> bytes:
+        return raw if self._reply is None else self._reply.unread(raw)
 
     def _restore(self, raw: bytes) -> Iterator[bytes]:
         event = self._stream.data_of(raw)
@@ -243,7 +272,7 @@ class EventStream:
             self.malformed += not is_done and self._stream.has_data(raw)
             yield from self._rest() if is_done else ()
             if not (is_done and self.weave is not None and self.weave.goes_on):
-                yield raw
+                yield self._unread(raw) if self._stream.has_data(raw) else raw
             return
         try:
             shown = self._shown_to_client(event)
@@ -254,6 +283,6 @@ class EventStream:
             raise
         except Exception:  # noqa: BLE001 - a malformed event must not end the response
             self.malformed += 1
-            yield raw
+            yield self._unread(raw)
             return
         yield from (raw if now is event else self._stream.with_data(origin, as_json(now)) for now, origin in restored)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
 
 import pytest
 
@@ -39,6 +42,19 @@ class Ticket:
     size: int = 3
 
 
+class Row(NamedTuple):
+    title: object
+    size: int = 3
+
+
+class Named(str):
+    __slots__ = ()
+
+
+class Mail(StrEnum):
+    ada = VALUES[0]
+
+
 def stored():
     return StoredTexts(Vault(MemoryStore(), key=new_key()).session("one"))
 
@@ -52,6 +68,18 @@ def test_what_is_loaded_is_what_was_stored_and_what_is_stored_holds_no_value(val
     assert not [one for one in VALUES if one in repr(masked)]
     assert texts.restored(masked) == held
     assert repr(held[:3]) == before, "what was given is left as it was"
+
+
+@given(value=PLAIN)
+def test_subclasses_are_masked_and_keep_their_types(value):
+    texts = stored()
+    held = [Row(value), OrderedDict(b=value, a=Named(VALUES[0])), defaultdict(list, a=[value])]
+    masked = texts.masked(held)
+    assert not [one for one in VALUES if one in repr(masked)]
+    assert list(map(type, masked)) == [Row, OrderedDict, defaultdict]
+    assert masked[2]["new"] == []
+    assert texts.restored(texts.masked(held)) == held
+    assert texts.masked(Mail.ada) is Mail.ada
 
 
 def test_a_vault_is_one_sessions():

@@ -77,3 +77,17 @@ def test_nothing_is_exported_where_masking_fails():
         MaskingSpanExporter(exporter, mask=fail).export([exported(record)[1][0]])
     assert exporter.get_finished_spans() == ()
     assert MaskingSpanExporter(exporter).export([]) is SpanExportResult.SUCCESS
+
+
+@pytest.mark.parametrize(
+    "value", [b"to zora@mailhost.example", {"a": "zora@mailhost.example"}, {"a": [{"b": "zora@mailhost.example"}]}]
+)
+def test_bytes_and_records_are_masked(value):
+    kept = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(MaskingSpanExporter(kept)))
+    with provider.get_tracer("t").start_as_current_span("call") as span:
+        span.set_attributes({"value": value, "raw": b"\xff\x00"})
+        span.add_event("more", {"value": value})
+    (exported,) = kept.get_finished_spans()
+    assert "zora" not in repr([exported.attributes, [one.attributes for one in exported.events]])

@@ -12,7 +12,8 @@ from openai.types.responses import Response, response_create_params
 from pydantic import TypeAdapter
 
 from ctxguard import Stabilizer
-from ctxguard.wire.caches import Diagnosis, diagnosis_of
+from ctxguard.formats.registry import format_of
+from ctxguard.wire.caches import Diagnosis, diagnosis_of, with_breakpoints
 from ctxguard.wire.guard import Guard, WireRequest
 from ctxguard.wire.metering import Billed
 
@@ -69,6 +70,32 @@ def test_the_official_types_take_what_is_sent():
 @pytest.mark.parametrize("model", ["gpt-5.5", "gpt-4o", "gpt-4.1", "gpt-5", "o3", "llama-gpt-6x9", "gpt-oss-120b"])
 def test_other_models_get_none(model):
     assert marked(sent({"model": model, "messages": CHAT})["messages"]) == []
+
+
+CLAUDE = {"model": "claude-sonnet-4-5", "max_tokens": 9, "system": "Help.", "messages": [CHAT[2]]}
+EPHEMERAL = {"type": "ephemeral"}
+DOCUMENT = {"type": "content", "content": [{"type": "text", "text": "Part.", "cache_control": EPHEMERAL}]}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cache_control": EPHEMERAL},
+        {"messages": [{"role": "user", "content": [{"type": "document", "source": DOCUMENT}]}]},
+    ],
+)
+def test_a_mark_of_the_client_is_found_wherever_it_stands(changes):
+    body = {**CLAUDE, **changes}
+    kind = format_of("POST", "/v1/messages")
+    assert with_breakpoints(body, kind, body["model"]) is body
+    assert json.dumps(with_breakpoints(CLAUDE, kind, body["model"])).count("cache_control") == 2
+
+
+@pytest.mark.parametrize(("path", "model"), [("/v1/messages", "claude-sonnet-4-5"), (PATHS["chat"], "gpt-5.6")])
+def test_an_empty_text_gets_no_mark(path, model):
+    empty = [{"role": "user", "content": [{"type": "text", "text": "Hi."}, {"type": "text", "text": ""}]}]
+    marks = with_breakpoints({"model": model, "messages": empty}, format_of("POST", path), model)
+    assert marks == {"model": model, "messages": empty}
 
 
 def test_what_the_client_chose_stays():

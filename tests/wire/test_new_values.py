@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from contextlib import suppress
+from hashlib import sha512
 
 import httpx
 import pytest
@@ -12,8 +15,8 @@ from scripted_model import ANSWERS, PATHS, STREAMS, Model
 
 from ctxguard import Stabilizer
 from ctxguard.errors import ConfigError, WireError
-from ctxguard.pii import STANDARD
-from ctxguard.pii.mask.answers import MOST_HELD, AnswerScan, scan_masker
+from ctxguard.pii import PEOPLE, SSN, STANDARD
+from ctxguard.pii.mask.answers import LONGEST_RUN, MOST_HELD, AnswerScan, scan_masker
 from ctxguard.wire import Guard, Transport
 from ctxguard.wire.guard import WireRequest
 
@@ -218,6 +221,127 @@ def test_json_lines():
     assert said == scan()[0].text(TEXT).replace("<EMAIL_1>", KNOWN)
 
 
+def streamed(api, events, guard):
+    """Return the events that the client gets."""
+    path = PATHS[api].replace("generateContent", "streamGenerateContent")
+    stream = guard.prepare(WireRequest("POST", path, {}, json.dumps(BODIES[api]).encode())).stream()
+    raw = b"".join([*(stream.feed(f"data: {json.dumps(event)}\n\n".encode()) for event in events), stream.close()])
+    return [json.loads(line[6:]) for line in raw.decode().splitlines() if line]
+
+
+TOKENS = ["Hi ", "new", ".person", "@some", "where", ".example", " there"]
+
+
+def tokens(said):
+    return {"content": [{"token": one, "logprob": -1.0, "bytes": [*one.encode()], "top_logprobs": []} for one in said]}
+
+
+LOGGED = {
+    "chat": (
+        {
+            "choices": [
+                {"index": 0, "message": {"role": "assistant", "content": "".join(TOKENS)}, "logprobs": tokens(TOKENS)}
+            ]
+        },
+        [
+            *({"choices": [{"index": 0, "delta": {"content": one}, "logprobs": tokens([one])}]} for one in TOKENS),
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        ],
+    ),
+    "responses": (
+        {
+            "id": "r",
+            "output": [
+                {
+                    "id": "m",
+                    "type": "message",
+                    "content": [
+                        {"type": "output_text", "text": "".join(TOKENS), "logprobs": tokens(TOKENS)["content"]}
+                    ],
+                }
+            ],
+        },
+        [
+            {
+                "type": "response.output_text.delta",
+                "output_index": 0,
+                "content_index": 0,
+                "item_id": "m",
+                "delta": one,
+                "logprobs": tokens([one])["content"],
+            }
+            for one in TOKENS
+        ],
+    ),
+    "gemini": (
+        {
+            "candidates": [
+                {
+                    "content": {"role": "model", "parts": [{"text": "".join(TOKENS)}]},
+                    "logprobsResult": {"chosenCandidates": [{"token": one} for one in TOKENS]},
+                }
+            ]
+        },
+        [
+            {
+                "candidates": [
+                    {
+                        "content": {"role": "model", "parts": [{"text": one}]},
+                        "logprobsResult": {"chosenCandidates": [{"token": one}]},
+                    }
+                ]
+            }
+            for one in TOKENS
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("action", ["mask", "report"])
+@pytest.mark.parametrize("api", LOGGED)
+def test_the_probabilities_of_tokens_do_not_repeat_what_is_masked(api, action):
+    answer, events = LOGGED[api]
+    guard = Guard(Stabilizer(9_000), new_values=action)
+    path = PATHS[api]
+    whole = guard.prepare(WireRequest("POST", path, {}, json.dumps(BODIES[api]).encode())).whole(
+        json.dumps(answer).encode()
+    )
+    stream = streamed(api, events, guard)
+    for said in (whole.decode(), json.dumps(stream)):
+        assert said.count(".person") == (0 if action == "mask" else said.count("@some"))
+        assert said.count('"@some"') == (0 if action == "mask" else 1)
+
+
+def test_a_text_of_gemini_is_complete_before_the_call_that_follows():
+    call = {"functionCall": {"name": "send", "args": {"to": NEW[0]}}}
+    parts = [[{"text": "I write to "}], [{"text": NEW[0]}], [call], [{"text": "Then "}, call, {"text": "more <EMA"}]]
+    parts += [[{"text": "IL_1>"}]]
+    events = [{"candidates": [{"content": {"role": "model", "parts": some}}]} for some in parts]
+    events[-1]["candidates"][0]["finishReason"] = "STOP"
+    shown = streamed("gemini", events, Guard(Stabilizer(9_000), new_values="mask"))
+    got = [part for event in shown for part in event["candidates"][0]["content"]["parts"] if part != {"text": ""}]
+    masked = {"functionCall": {"name": "send", "args": {"to": "[REDACTED_EMAIL]"}}}
+    assert got == [
+        {"text": "I write to [REDACTED_EMAIL]"},
+        masked,
+        {"text": "Then "},
+        masked,
+        {"text": f"more {KNOWN}"},
+    ]
+
+
+def test_a_text_in_several_parts_of_the_last_event():
+    parts = [
+        [{"text": "Dear <EMA"}, {"text": "IL_1>, "}],
+        [{"text": "write to new.per"}, {"text": NEW[0][len("new.per") :]}],
+    ]
+    events = [{"candidates": [{"content": {"role": "model", "parts": some}}]} for some in parts]
+    events[-1]["candidates"][0]["finishReason"] = "STOP"
+    shown = streamed("gemini", events, Guard(Stabilizer(9_000), new_values="mask"))
+    got = [part["text"] for event in shown for part in event["candidates"][0]["content"]["parts"]]
+    assert "".join(got) == f"Dear {KNOWN}, write to [REDACTED_EMAIL]"
+
+
 def test_a_setting_that_cannot_work_is_refused():
     with pytest.raises(ConfigError, match="new_values is 'pass', 'report', 'mask' or 'refuse', not 'hide'"):
         Guard(Stabilizer(9_000), new_values="hide")
@@ -270,15 +394,157 @@ def test_at_no_time_a_value_was_sent(before, value, after):
     assert value not in sent + pieces.close()
 
 
-@given(TEXTS)
-def test_what_is_held_back_is_bounded(text):
+@given(TEXTS, st.booleans())
+def test_what_is_held_back_is_bounded(text, has_runs):
+    text = text if has_runs else text.replace("a" * 700, "a" * 200 + " ")
     pieces = scan()[0].pieces(in_full=False)
     sent = 0
     for number, sign in enumerate(text, 1):
         pieces.feed(sign)
         sent = number - len(pieces._held)
-        assert number - sent < MOST_HELD
+        assert number - sent < (LONGEST_RUN + MOST_HELD if has_runs else MOST_HELD)
+
+
+def signs(size):
+    """Return letters and digits as in a token."""
+    return b64encode(sha512(str(size).encode()).digest() * (size // 64 + 1)).decode()[:size].replace("/", "_")
+
+
+def key(size, between="\n"):
+    said = signs(size)
+    lines = between.join(said[at : at + 64] for at in range(0, size, 64))
+    return f"-----BEGIN PRIVATE KEY-----{between}{lines}{between}-----END PRIVATE KEY-----"
+
+
+def jwt(size):
+    return f"eyJhbGciOiJSUzI1NiJ9.eyJ{signs(size)}.{signs(200)}"
+
+
+LARGE = st.one_of(
+    st.builds(key, st.integers(400, 4_000), st.sampled_from(["\n", "\r\n", "\\n"])),
+    st.integers(100, 6_000).map(jwt),
+    st.sampled_from(
+        [
+            "4111 1111\n1111 1111",
+            "4111-1111-1111-\r\n1111",
+            "She was born on 3. marca 1992",
+            'password="nWg!Na. LA34"',
+        ]
+    ),
+)
+AROUND = st.lists(
+    st.sampled_from(["Hello", ". ", "\n", " ", "! ", "<EMAIL_1>", "word " * 30, "。", "a, b\n"]), max_size=9
+)
+
+
+@given(AROUND.map("".join), LARGE, AROUND.map("".join))
+def test_no_part_of_a_value_is_sent_however_long_it_is_and_wherever_lines_end(before, value, after):
+    text = f"{before} {value} {after}"
+    sent = scan()[0].text(text)
+    for span in MASKER.find(text):
+        found = text[span.start : span.end]
+        parts = [found[at : at + 40] for at in range(0, len(found), 40)]
+        assert not [part for part in parts if len(part) > 5 and part in sent]
+    assert scan()[0].text(text) == sent
+
+
+TABLES = {
+    "pipes": ("| Name | SSN | Count |\n|---|---|---|\n", "| Person {0} | {1} | {0} |\n"),
+    "commas": ("Name,SSN,Count\n", "Person {0},{1},{0}\n"),
+    "tabs": ("Name\tSSN\tCount\n", "Person {0}\t{1}\t{0}\n"),
+    "grid": ("+------+-----------+\n| Name | SSN       |\n+------+-----------+\n", "| Bob  | {1} |\n"),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_headings_of_a_table_are_context_of_all_its_rows(table):
+    headings, row = TABLES[table]
+    masker = scan_masker((STANDARD, SSN))
+    text = "Here it is.\n\n" + headings + "".join(row.format(at, f"{at:03}228741") for at in range(536, 600))
+    shown = AnswerScan(masker, "mask", lambda _: None).text(text)
+    assert len(masker.find(text)) >= 60
+    assert not [span for span in masker.find(text) if text[span.start : span.end] in shown]
+
+
+def test_a_name_that_the_answer_introduces_is_found_again():
+    text = "My name is Jane Roe. " + "Something else. " * 40 + "Then Jane Roe said so."
+    assert "Jane Roe" not in AnswerScan(scan_masker((PEOPLE,)), "mask", lambda _: None).text(text)
+
+
+class Counted(str):
+    """A text that counts the characters of its slices."""
+
+    __slots__ = ()
+    copied = 0
+
+    def __getitem__(self, at):
+        part = super().__getitem__(at)
+        Counted.copied += len(part)
+        return Counted(part) if len(part) > MOST_HELD else part
+
+    def __radd__(self, before):
+        return Counted(before + str(self))
+
+
+def test_a_text_is_not_copied_for_each_of_its_lines():
+    pieces = scan()[0].pieces(in_full=False)
+    Counted.copied = 0
+    text = Counted("Hello there.\n" * 4_000)
+    assert pieces.feed(text) + pieces.close() == text
+    assert Counted.copied < 20 * len(text)
 
 
 def test_placeholders_of_the_request_stay():
     assert scan()[0].text("Dear <EMAIL_1>, dear [REDACTED_EMAIL].") == "Dear <EMAIL_1>, dear [REDACTED_EMAIL]."
+
+
+@pytest.mark.parametrize("action", ["mask", "refuse"])
+def test_a_value_in_what_cannot_be_read_is_not_passed_on(action):
+    guard = Guard(Stabilizer(9_000), new_values=action)
+    request = WireRequest("POST", PATHS["chat"], {}, json.dumps(BODIES["chat"]).encode())
+    deep = "[" * 900 + json.dumps(NEW[0]) + "]" * 900
+    for body in (f'{{"choices": [], "more": {deep}}}', f'{{"choices": [{{"message": "{NEW[0]}', f"<p>{NEW[0]}</p>"):
+        with pytest.raises(WireError):
+            guard.prepare(request).whole(body.encode())
+    event = {"choices": [{"index": {"a": 1}, "delta": {"content": NEW[0]}}]}
+    for data in (json.dumps(event), json.dumps(event)[:-1], json.dumps([event])):
+        for end in ("\n\n", "\n", ""):
+            stream = guard.prepare(request).stream()
+            with pytest.raises(WireError):
+                _ = [stream.feed(f"data: {data}{end}".encode()), stream.close()]
+    harmless = b": a comment\n\ndata: ping\n\ndata: [DONE]"
+    stream = guard.prepare(request).stream()
+    assert stream.feed(harmless) + stream.close() == harmless
+
+
+class Chunks(httpx.SyncByteStream):
+    def __init__(self, raw, size, *, breaks):
+        self.raw, self.size, self.breaks = raw, size, breaks
+
+    def __iter__(self):
+        for at in range(0, len(self.raw), self.size):
+            yield self.raw[at : at + self.size]
+        if self.breaks:
+            raise httpx.ReadError("gone")
+
+
+@given(
+    st.sampled_from(list(BODIES)), st.sampled_from(list(REPLIES)), st.integers(1, 3_000), st.floats(0, 1), st.booleans()
+)
+def test_after_a_refusal_nothing_of_the_stream_follows(api, reply, size, share, breaks):
+    events = STREAMS[api](ANSWERS[api](REPLIES[reply], 1, (1, 0, 0, 1)))
+    raw = "".join(events).encode()
+    raw = raw[: int(len(raw) * share)]
+    headers = {"content-type": "text/event-stream"}
+    serve = httpx.MockTransport(lambda _: httpx.Response(200, headers=headers, stream=Chunks(raw, size, breaks=breaks)))
+    guard = Guard(Stabilizer(9_000), new_values="refuse")
+    client = httpx.Client(transport=Transport(guard, transport=serve))
+    host = {"anthropic": "api.anthropic.com", "gemini": "generativelanguage.googleapis.com"}.get(api, "api.openai.com")
+    path = PATHS[api].replace("generateContent", "streamGenerateContent")
+    got = []
+    body = {**BODIES[api], **({"stream": True} if api != "gemini" else {})}
+    with suppress(WireError, httpx.ReadError), client.stream("POST", f"https://{host}{path}", json=body) as response:
+        got.extend(response.iter_raw())
+    sent = b"".join(got).decode(errors="replace")
+    said = "".join(read(api, sent.rpartition("\n\n")[0]))
+    assert not [value for value in (*NEW, CARD) if value in sent or value in said]

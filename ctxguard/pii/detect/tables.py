@@ -209,7 +209,7 @@ class Headings:
         run = self._runs[number - 1] if 0 < number <= len(self._runs) else None
         # threads that search the same text share this object, so what was found by its place may be another run
         if run is None or not run[0] <= offset <= run[1]:
-            begin, end = _run_at(self._text, offset)
+            begin, end = run_at(self._text, offset)
             run = begin, end, [*_tables_in(self._text, begin, end)]
             self._runs.insert(number, run)
         tables = run[2]
@@ -286,7 +286,7 @@ class Headings:
         return heading, f"{' '.join(text[c:d] for c, d in beside)}: {cell}"
 
 
-def _run_at(text: str, offset: int) -> tuple[int, int]:
+def run_at(text: str, offset: int) -> tuple[int, int]:
     """Return the start and end offset of the lines around an offset that may be rows of one table."""
     begin, end = text.rfind("\n", 0, offset) + 1, _line_end(text, offset)
     if not _may_be_row(text, begin, end):
