@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from pathlib import Path
 
@@ -36,6 +37,9 @@ def pytest_collection_finish():
 # jsonschema imports it for one format, which no schema here names; it generates 38 parsers when it is imported, which
 # takes as long as importing a framework.
 sys.modules.setdefault("rfc3987_syntax", None)
+
+# A client of LangSmith asks its service for its settings as soon as it is made; here nothing leaves the machine.
+os.environ["LANGSMITH_ENDPOINT"] = "http://127.0.0.1:9"
 
 HERE = Path(__file__).parent
 LONGEST = (
