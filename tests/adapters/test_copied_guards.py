@@ -44,7 +44,7 @@ def test_of_langchain(copied, stabilizer):
 @pytest.mark.parametrize("stabilizer", [Stabilizer(900), chosen])
 def test_of_strands(copied, stabilizer):
     strands = pytest.importorskip("strands")
-    from strands_agents.scripted_model import ScriptedModel
+    from strands_agents.scripted_strands import ScriptedModel
 
     from ctxguard_strands import ContextGuard
 

@@ -84,7 +84,7 @@ def of_the_agents_sdk(told):
 
 def of_strands(told):
     strands = pytest.importorskip("strands", reason="Strands is not installed (extra strands)")
-    from strands_agents.scripted_model import ScriptedModel
+    from strands_agents.scripted_strands import ScriptedModel
 
     from ctxguard_strands import ContextGuard
 

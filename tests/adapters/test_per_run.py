@@ -214,7 +214,7 @@ async def test_the_agents_sdk():
 
 async def test_strands():
     strands = pytest.importorskip("strands", reason="Strands is not installed (extra strands)")
-    from strands_agents.scripted_model import ScriptedModel
+    from strands_agents.scripted_strands import ScriptedModel
 
     from ctxguard_strands import ContextGuard as StrandsGuard
 

@@ -215,7 +215,7 @@ async def shop_in_agents_sdk(shop, stabilizer, recall, vault, store):
 async def shop_in_strands(shop, stabilizer, recall, vault, store):
     pytest.importorskip("strands.middleware", reason="Strands is not installed (extra strands)")
     from strands import Agent, tool
-    from strands_agents.scripted_model import ScriptedModel
+    from strands_agents.scripted_strands import ScriptedModel
 
     from ctxguard_strands import ContextGuard
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("strands.middleware", reason="Strands is not installed (extra strands)")
 
-from scripted_model import ScriptedModel
+from scripted_strands import ScriptedModel
 from strands import Agent, tool
 from strands.agent.conversation_manager import NullConversationManager
 from strands.middleware import InvokeModelStage

@@ -10,7 +10,7 @@ pytest.importorskip("strands.middleware", reason="Strands is not installed (extr
 pytest.importorskip("cryptography", reason="cryptography is not installed (extra vault)")
 
 from pydantic import BaseModel
-from scripted_model import ScriptedModel
+from scripted_strands import ScriptedModel
 from strands import Agent, tool
 
 from ctxguard import Stabilizer
