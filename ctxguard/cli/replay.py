@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import typer
 
@@ -129,10 +129,11 @@ def _settings(chain: StabilizerOptions, sweep: str | None) -> tuple[Setting, ...
     several = ",".join(map(str, chain.budgets()))
     budgets = f"budget={several} " if several else ""
     known, values = settings_of(chain.config), parse_sweep(f"{budgets}{sweep or ''}")
-    given = {
+    given: dict[str, Any] = {
         "policy": chain.policy or known.policy,
         "provider": chain.provider or known.provider,
-        **{name: cast("Any", chain.window_settings).get(name) for name in WINDOW_SETTINGS},
+        **dict.fromkeys(WINDOW_SETTINGS),
+        **chain.window_settings,
         "headroom": chain.headroom,
         "rules": chain.rules,
     }

@@ -295,11 +295,9 @@ def with_breakpoints(body: Mapping[str, object], kind: Format, model: str) -> Ma
     members, system, tools = body.get(kind.history), body.get("system"), body.get("tools")
     options = body.get("prompt_cache_options")
     is_chosen = isinstance(options, dict) and "mode" in options
-    if (
-        is_chosen
-        or not takes_breakpoints(kind.api, model)
-        or _is_marked([{**body, "content": [system, tools, members]}])
-    ):
+    if is_chosen or not takes_breakpoints(kind.api, model):
+        return body
+    if not _MARKS.keys().isdisjoint(body) or _is_marked([system, tools, members]):
         return body
     if kind.api == "responses" and isinstance(members, str):
         members = [{"role": "user", "content": members}]

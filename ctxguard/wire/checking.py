@@ -29,7 +29,6 @@ from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Format
-    from ctxguard.pii import Detector
     from ctxguard.pii.mask.masking_rules import Strategies
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer

@@ -109,9 +109,14 @@ class Reply(Restorer):
             outputs: The names of tools that are structured output. Their arguments get values in any case.
         """
         tools = {**dict.fromkeys(outputs, True), **restorer.tools}
-        reply = cls(restorer.session, kind, wants_json=wants_json, tools=tools)
-        reply.names_host, reply.scan = restorer.names_host, restorer.scan
-        return reply
+        return cls(
+            restorer.session,
+            kind,
+            wants_json=wants_json,
+            tools=tools,
+            names_host=restorer.names_host,
+            scan=restorer.scan,
+        )
 
     def whole(self, raw: bytes) -> bytes:
         """Return the body of a response with values restored. A body that is not a JSON value is returned unchanged.
