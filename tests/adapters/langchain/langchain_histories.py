@@ -10,6 +10,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
 from ctxguard.artifacts import Artifact, Kind
@@ -32,9 +33,9 @@ class ScriptedChatModel(GenericFakeChatModel):
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         self.seen.append(list(messages))
-        if self.reply is not None:
-            self.messages = iter([self.reply(messages)])
-        return super()._generate(messages, stop=stop, run_manager=run_manager, **kwargs)
+        if self.reply is None:
+            return super()._generate(messages, stop=stop, run_manager=run_manager, **kwargs)
+        return ChatResult(generations=[ChatGeneration(message=self.reply(messages))])
 
 
 def messages_of(history: Sequence[Artifact]) -> list[BaseMessage]:
