@@ -82,7 +82,7 @@ def test_what_cannot_be_read_is_named_with_its_line_and_the_rest_is_done(tmp_pat
     assert found["half.jsonl.gz"][1].startswith("the gzip data is damaged")
     assert found["line3.jsonl"] == (3, "not valid JSON: Expecting property name enclosed in double quotes (column 2)")
     assert found["first.jsonl"][0] == 1
-    assert found["latin.jsonl"] == (2, "not UTF-8 text (byte 14)")
+    assert found["latin.jsonl"] == (2, "not UTF-8 text (byte 14); save it as a text file in UTF-8")
     assert "'messages', 'input', 'contents', or 'artifacts'" in found["shape.json"][1]
     assert found["empty.json"][1] == "the file is empty; a session is a list of messages"
     assert found["none.json"][1].startswith("no model call")
