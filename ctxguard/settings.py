@@ -374,7 +374,14 @@ class NotMiddlewareError(ConfigError, AttributeError):
 
 
 class NotMiddleware:
-    """Descriptor for the hook that LangChain's `create_agent` looks up, of a class that is not middleware."""
+    """Descriptor for the hook that LangChain's `create_agent` looks up, of a class that is not middleware.
+
+    Args:
+        why: The error message; by default it names the class, and what to import instead.
+    """
+
+    def __init__(self, why: str = "") -> None:
+        self.why = why
 
     def __get__(self, given: object, kind: type) -> NoReturn:
         """Raise an error that says what to use instead.
@@ -384,7 +391,8 @@ class NotMiddleware:
         """
         package = kind.__module__.partition(".")[0]
         raise NotMiddlewareError(
-            f"{kind.__name__} of {package} is not agent middleware; write "
+            self.why
+            or f"{kind.__name__} of {package} is not agent middleware; write "
             "middleware=[ContextGuardMiddleware(stabilizer)], with ContextGuardMiddleware from ctxguard_langchain",
             setting="middleware",
         )
