@@ -147,7 +147,7 @@ _PACKED: Final = frozenset({"messages", "input", "artifacts", "tools", "history"
 """Columns that often contain JSON in strings."""
 _GZIP: Final = b"\x1f\x8b"
 _ZIP: Final = b"PK\x03\x04"
-_ZIPPED: Final = "it is a ZIP archive; unpack it first (Inspect's logs: inspect log convert --to json)"
+_ZIPPED: Final = "it is a ZIP archive, not a text; unpack it first (Inspect's logs: inspect log convert --to json)"
 _BOM: Final = b"\xef\xbb\xbf"
 
 

@@ -220,7 +220,7 @@ def test_a_damaged_line_of_claude_code_does_not_hide_the_lines_before_it(damaged
     [
         (json.dumps(CHATGPT)[:-40], "not valid JSON"),
         ("", "empty"),
-        ("PK\x03\x04 an export as it was downloaded", "it is a ZIP archive; unpack it first"),
+        ("PK\x03\x04 an export as it was downloaded", "it is a ZIP archive, not a text; unpack it first"),
         (json.dumps(CHATGPT)[:-1], "it ends in the middle of a value"),
         (json.dumps(INSPECT, indent=2) + json.dumps(INSPECT), "another value follows"),
         (json.dumps({**CHATGPT[0], "mapping": {}}), "ChatGPT conversations contain no messages"),
