@@ -147,7 +147,6 @@ _PACKED: Final = frozenset({"messages", "input", "artifacts", "tools", "history"
 """Columns that often contain JSON in strings."""
 _GZIP: Final = b"\x1f\x8b"
 _ZIP: Final = b"PK\x03\x04"
-_ZIPPED: Final = "it is a ZIP archive, not a text; unpack it first (Inspect's logs: inspect log convert --to json)"
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -238,13 +237,24 @@ def _of_file(name: str, file: BinaryIO) -> Iterator[Source]:
     if _begins_with(file, _PARQUET):
         yield from _of_parquet(name, file)
         return
-    if _begins_with(file, _ZIP):
-        yield Skipped(name, _ZIPPED)
+    if (refusal := _refusal(file)) is not None:
+        yield Skipped(name, refusal)
         return
     try:
         yield from _of_lines(name, _lines(_unzip(file)))
     except _DAMAGED as error:
         yield Skipped(name, f"the gzip data is damaged: {str(error).lower()}")
+
+
+def _refusal(file: BinaryIO) -> str | None:
+    """Return why a file cannot be a text, also a gzipped one, judged by its first bytes; None if it can be one."""
+    head = file.read(1024)
+    file.seek(0)
+    if head.startswith(_ZIP):
+        return "it is a ZIP archive, not a text; unpack it first (Inspect's logs: inspect log convert --to json)"
+    if b"\0" in head and not head.startswith(_GZIP):
+        return f"not UTF-8 text (byte {head.index(0)} is zero); {AS_TEXT}"
+    return None
 
 
 def _begins_with(file: BinaryIO, magic: bytes) -> bool:
@@ -395,8 +405,8 @@ def read_text(name: str) -> str:
     try:
         with closing(opened_file(name)) as file:
             packed = BytesIO(file.read(MAX_BYTES + 1))  # a pipe can be read once
-        if _begins_with(packed, _ZIP):
-            raise SessionFileError(name, _ZIPPED)
+        if (refusal := _refusal(packed)) is not None:
+            raise SessionFileError(name, refusal)
         data = _unzip(packed).read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise SessionFileError(name, f"it is larger than {MAX_BYTES} bytes")

@@ -221,6 +221,7 @@ def test_a_damaged_line_of_claude_code_does_not_hide_the_lines_before_it(damaged
         (json.dumps(CHATGPT)[:-40], "not valid JSON"),
         ("", "empty"),
         ("PK\x03\x04 an export as it was downloaded", "it is a ZIP archive, not a text; unpack it first"),
+        ("\x00\n" * 30, "not UTF-8 text (byte 0 is zero); save it as a text file in UTF-8"),
         (json.dumps(CHATGPT)[:-1], "it ends in the middle of a value"),
         (json.dumps(INSPECT, indent=2) + json.dumps(INSPECT), "another value follows"),
         (json.dumps({**CHATGPT[0], "mapping": {}}), "ChatGPT conversations contain no messages"),
@@ -235,6 +236,7 @@ def test_a_log_that_is_not_understood_is_refused_in_one_line(log, said, tmp_path
         run = cli(*command, path)
         assert run.returncode == 2
         assert said in run.stderr, (command, run.stderr)
+        assert run.stderr.count(said) == 1
         assert "Traceback" not in run.stderr
 
 
