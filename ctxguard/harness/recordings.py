@@ -139,7 +139,10 @@ def absence_reason(name: str) -> str:
 
 MAX_LINE: Final = 64 << 20
 """Maximum length of a line in bytes; longer lines are skipped."""
-_TOO_LONG: Final = f"the line is longer than {MAX_LINE >> 20} MiB, the maximum for a session; write one session a line"
+_TOO_LONG: Final = (
+    f"the line is longer than {MAX_LINE >> 20} MiB, the maximum for a session; write one session per line, as "
+    "jq -c '.[]' does with a list"
+)
 _PARQUET: Final = b"PAR1"
 _ROWS: Final = 64
 """Number of rows of a Parquet file that are in memory at a time."""
