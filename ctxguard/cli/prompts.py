@@ -8,7 +8,6 @@ import typer
 
 from ctxguard.cli.options import spread
 from ctxguard.cli.program import Command, command_group
-from ctxguard.cli.program import Command, command_group
 from ctxguard.errors import ConfigError
 from ctxguard.prompts.loading import PromptsReport, check_prompts, find_prompts_dir
 from ctxguard.report.printing import counted, out, working
@@ -35,7 +34,9 @@ def check(
     with working(f"checking {place}"):
         report = check_prompts(place, counts, entries=entry or ("*.md",))
     if not report.templates:
-        raise ConfigError(f"{place} contains no template (*.md); name the folder the templates are in", setting="folder")
+        raise ConfigError(
+            f"{place} contains no template (*.md); name the folder the templates are in", setting="folder"
+        )
     _print(report, counts.name)
     if not report.ok:
         raise typer.Exit(1)
