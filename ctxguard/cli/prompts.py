@@ -35,7 +35,7 @@ def check(
         report = check_prompts(place, counts, entries=entry or ("*.md",))
     if not report.templates:
         raise ConfigError(
-            f"{place} contains no template (*.md); name the folder the templates are in", setting="folder"
+            f"{place} contains no template (*.md); name the folder of the templates", setting="folder"
         )
     _print(report, counts.name)
     if not report.ok:
