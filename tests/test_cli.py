@@ -530,7 +530,7 @@ def test_check_of_a_budget(session):
         ('[{"role": "user", "content": ', "not valid JSON"),
         ('{"role": "user", "content": "x"}\n{"role": ', "2: not valid JSON"),
         ("", "the file is empty"),
-        ('[{"role": "user", "content": NaN}]', "NaN is no JSON value"),
+        ('[{"role": "user", "content": NaN}]', "NaN is not valid JSON"),
         ('"hello"', "expected a list of messages, got str"),
         (
             '{"name": "x"}',

@@ -50,7 +50,7 @@ class _Class(ABCMeta):
     """The type of `ContextGuardMiddleware`, which says what to write if the class is given in place of an instance."""
 
     wrap_tool_call = NotMiddleware(
-        "middleware holds the class ContextGuardMiddleware; write "
+        "middleware contains the class ContextGuardMiddleware; write "
         "middleware=[ContextGuardMiddleware(Stabilizer(budget=8_000))]"
     )
 

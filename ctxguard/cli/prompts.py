@@ -34,9 +34,7 @@ def check(
     with working(f"checking {place}"):
         report = check_prompts(place, counts, entries=entry or ("*.md",))
     if not report.templates:
-        raise ConfigError(
-            f"{place} contains no template (*.md); name the folder of the templates", setting="folder"
-        )
+        raise ConfigError(f"{place} contains no template (*.md); name the folder of the templates", setting="folder")
     _print(report, counts.name)
     if not report.ok:
         raise typer.Exit(1)

@@ -107,4 +107,4 @@ def print_notes(made: ReplayReport, results: Results, worse: list[str], support:
     if len(made.runs) > 1:
         best = cheapest(made.runs, support)
         wanted = f", refuses nothing, and reaches a support of {support:.0%}" if support else " and refuses nothing"
-        note(f"the cheapest setting that holds all laws{wanted}: {'none' if best is None else best.label}")
+        note(f"the cheapest setting that meets all guarantees{wanted}: {'none' if best is None else best.label}")

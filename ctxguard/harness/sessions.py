@@ -176,7 +176,7 @@ def json_fault(error: json.JSONDecodeError) -> str:
 
 
 def _refuse_constant(constant: str) -> object:
-    raise ValueError(f"{constant} is no JSON value; write null or a number")
+    raise ValueError(f"{constant} is not valid JSON; write null or a number")
 
 
 def parse_session(record: object, *, adapter: str | None = None, place: int = 0) -> RecordedSession:
