@@ -167,7 +167,7 @@ app = command_group(
 
 
 def _print_warning(record: logging.LogRecord) -> bool:
-    """Print a warning of the configuration.
+    """Print a warning of the configuration, or of a log that was read.
 
     This is a logging filter rather than a handler, because handlers would be added again on every run.
     """
@@ -194,7 +194,8 @@ def options(
 def main() -> None:
     """Run the command line. Print any error that a user can cause as one line, and exit with code 2."""
     speak_utf8()
-    logging.getLogger("ctxguard.config").addFilter(_print_warning)
+    for name in ("ctxguard.config", "ctxguard.harness"):
+        logging.getLogger(name).addFilter(_print_warning)
     try:
         status = app(prog_name="ctxguard", standalone_mode=False)
         sys.stdout.flush()

@@ -11,6 +11,7 @@ import glob
 import gzip
 import io
 import json
+import logging
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ from ctxguard.harness.sessions import (
 from ctxguard.harness.spans import is_dumped, translate_dumps
 from ctxguard.settings import install_command
 
+_LOGGER: Final = logging.getLogger("ctxguard.harness")
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".parquet")
 """Suffixes of the files that are read if a folder is named."""
 
@@ -486,14 +488,18 @@ def _of_kind(kind: LogKind, name: str, lines: Iterable[Line]) -> Iterator[Source
             else:
                 others.append((number, line))
 
-    place = 0
-    found = ((line, each) for line, each in kind.sessions(values()) if each.get("messages") or each.get("input"))
-    for line, each in found:
-        yield Recording(name, line, place, json.dumps(each).encode())
-        place += 1
+    place = empty = 0
+    for line, each in kind.sessions(values()):
+        if each.get("messages") or each.get("input"):
+            yield Recording(name, line, place, json.dumps(each).encode())
+            place += 1
+        else:
+            empty += 1
     yield from _one_a_line(name, others, place)
     if not place:
         yield Skipped(name, f"its {kind.name} contain no messages{_REMEDY.get(kind.name, '')}")
+    elif empty:
+        _LOGGER.warning("%s: no messages in %d of %d sessions of its %s", name, empty, place + empty, kind.name)
 
 
 _REMEDY: Final = {"OpenTelemetry spans": "; enable content capture when you record them"}

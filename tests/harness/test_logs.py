@@ -215,6 +215,23 @@ def test_a_damaged_line_of_claude_code_does_not_hide_the_lines_before_it(damaged
     assert [m["content"] for m in session["messages"]] == [f"text {n}." for n in range(10) if n != damaged]
 
 
+@pytest.mark.parametrize("kind", ["langsmith", "langfuse", "openinference", "inspect", "chatgpt, one a line"])
+def test_sessions_of_a_log_without_messages_are_counted_in_one_line(kind, tmp_path):
+    others = {
+        "langsmith": lines({"id": "q", "trace_id": "u", "run_type": "chain", "inputs": {"question": "?"}}),
+        "langfuse": lines({"id": "q", "traceId": "u", "type": "SPAN", "input": "?"}),
+        "openinference": lines({"context": {"trace_id": "u"}, "attributes": {"http.method": "GET"}}),
+        "inspect": lines({**INSPECT, "samples": [{"id": 2, "messages": []}]}),
+        "chatgpt, one a line": lines({**CHATGPT[0], "mapping": {}}),
+    }
+    log = lines(INSPECT) if kind == "inspect" else LOGS[kind]
+    path = tmp_path / "log.jsonl"
+    path.write_text(log + others[kind], encoding="utf-8")
+    for command in (["check"], ["replay", "--budget", 900], ["bench", "--budgets", 1, "--processes", 1]):
+        run = cli(*command, path)
+        assert run.stderr.count(f"{path}: no messages in 1 of ") == 1, (command, run.stderr)
+
+
 @pytest.mark.parametrize(
     ("log", "said"),
     [
