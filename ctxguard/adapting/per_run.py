@@ -25,7 +25,7 @@ from ctxguard.errors import ConfigError
 from ctxguard.settings import nearest, whole_number
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages.bound_tool_output import NAMESPACE
-from ctxguard.stages.window_settings import WINDOW_SETTINGS
+from ctxguard.stages.fold import WINDOW_SETTINGS
 
 if TYPE_CHECKING:
     from ctxguard.adapting.registry import Adapter

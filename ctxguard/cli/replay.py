@@ -34,7 +34,7 @@ from ctxguard.harness.recordings import Recording, Source, recordings, total_siz
 from ctxguard.harness.replay_output import print_notes, print_report, replay_report
 from ctxguard.harness.summary import time_left
 from ctxguard.report.printing import ReportFormat, counted, note, out, refuse_overwriting, working
-from ctxguard.stages.window_settings import WINDOW_SETTINGS
+from ctxguard.stages.fold import WINDOW_SETTINGS
 
 
 @spread("replay")

@@ -22,7 +22,7 @@ from pydantic import (
 
 from ctxguard.errors import ConfigError
 from ctxguard.settings import nearest, settings_of, valid_budget
-from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowSettings
+from ctxguard.stages.fold import WINDOW_SETTINGS, WindowSettings
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
