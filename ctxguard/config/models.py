@@ -257,7 +257,7 @@ class PiiConfig(_Settings):
     def _have_labels(cls, given: object, info: ValidationInfo) -> object:
         from ctxguard.pii.placeholders import label_of
         from ctxguard.pii.rule_sets import LABELS
-        from ctxguard.pii.settings import require_labels
+        from ctxguard.pii.spans import require_labels
 
         rules, fields, deny = (info.data.get(name) or () for name in ("rules", "fields", "deny"))
         known = LABELS.union("*", (rule["label"] for rule in rules), dict(fields).values(), deny)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ctxguard.errors import ConfigError, DetectorError
 from ctxguard.pii.placeholders import UNCHECKED, label_of, outside_placeholders
-from ctxguard.pii.settings import RULE_SET, check_text
-from ctxguard.pii.spans import Detector, Span, resolve
+from ctxguard.pii.spans import RULE_SET, Detector, Span, check_text, resolve
 from ctxguard.settings import extra, one_of, seconds
 from ctxguard.tokens.text_cache import TextCache
 

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ctxguard.errors import ConfigError
 from ctxguard.history.records import headers_in
 from ctxguard.pii.placeholders import PLACEHOLDER
-from ctxguard.pii.settings import check_text, require_labels
-from ctxguard.pii.spans import Span
+from ctxguard.pii.spans import Span, check_text, require_labels
 from ctxguard.settings import extra
 from ctxguard.tokens.text_cache import TextCache
 
