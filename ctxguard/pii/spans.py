@@ -1,4 +1,4 @@
-"""Spans, the `Detector` protocol, the choice among overlapping spans, and the checks of texts and labels from outside."""
+"""Spans, the `Detector` protocol, the choice among overlapping spans, and the checks of given texts and labels."""
 
 from __future__ import annotations
 
