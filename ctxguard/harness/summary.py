@@ -1,4 +1,4 @@
-"""The output of a replay: a summary for a terminal with figures, findings, and remedies, and the report in each format."""
+"""The output of a replay: a summary for a terminal, with findings and remedies, and the report in each format."""
 
 from __future__ import annotations
 

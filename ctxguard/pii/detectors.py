@@ -1,4 +1,4 @@
-"""Detectors that are not rule sets: callables, Presidio, and models in a process of their own; failures and timeouts."""
+"""Detectors that are not rule sets: callables, Presidio, models in a process of their own; failures and timeouts."""
 
 from __future__ import annotations
 
