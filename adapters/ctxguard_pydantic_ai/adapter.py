@@ -32,17 +32,15 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ctxguard.adapting.content_format import audio, file, image, opaque
 from ctxguard.adapting.fields import REMOVED, Path, by_index, copy_with, is_list, parse_json, require_list, unreadable
+from ctxguard.adapting.json_walk import PlacedField, fixed_field, without_tokens
 from ctxguard.adapting.message_view import (
     Fragment,
     MessageView,
     PlacedCall,
-    PlacedField,
     PlacedPart,
-    fixed_field,
     join_fragments,
     nested,
     split_message,
-    without_tokens,
 )
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall

@@ -22,15 +22,8 @@ from ctxguard.adapting.fields import (
     text_of,
     unreadable,
 )
-from ctxguard.adapting.message_view import (
-    GEMINI,
-    LEFT_OUT,
-    Fragment,
-    PlacedCall,
-    PlacedField,
-    PlacedPart,
-    refuse_foreign,
-)
+from ctxguard.adapting.json_walk import PlacedField
+from ctxguard.adapting.message_view import GEMINI, LEFT_OUT, Fragment, PlacedCall, PlacedPart, refuse_foreign
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.formats.blocks import BlockFormat, PlacedBlock, open_halves

@@ -33,14 +33,8 @@ from ctxguard.adapting.fields import (
     text_of,
     unreadable,
 )
-from ctxguard.adapting.message_view import (
-    GEMINI,
-    PlacedCall,
-    PlacedField,
-    PlacedPart,
-    extra_fields,
-    refuse_foreign_part,
-)
+from ctxguard.adapting.json_walk import PlacedField, extra_fields
+from ctxguard.adapting.message_view import GEMINI, PlacedCall, PlacedPart, refuse_foreign_part
 from ctxguard.artifacts import Half, Part, PartKind, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.tokens.schemas import fields_of

@@ -11,18 +11,8 @@ from typing import Final, TypeAlias
 
 from ctxguard.adapting.content_format import places_of_texts, read_unknown, sealed
 from ctxguard.adapting.fields import REMOVED, Path, arguments_as_text, copy_with, get, require_field, text_of
-from ctxguard.adapting.message_view import (
-    RESPONSES,
-    MessageView,
-    PlacedCall,
-    PlacedField,
-    PlacedPart,
-    extra_fields,
-    fixed_field,
-    nested,
-    refuse_foreign,
-    without_tokens,
-)
+from ctxguard.adapting.json_walk import PlacedField, extra_fields, fixed_field, without_tokens
+from ctxguard.adapting.message_view import RESPONSES, MessageView, PlacedCall, PlacedPart, nested, refuse_foreign
 from ctxguard.artifacts import Artifact, Field, Kind, Part, ToolCall
 from ctxguard.formats.chat import PARTS
 from ctxguard.tokens.families import Costs

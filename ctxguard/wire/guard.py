@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 
 from ctxguard.adapting.adapter import require_stabilizer, texts_flow, window_for
 from ctxguard.adapting.fields import get
+from ctxguard.adapting.json_walk import Use
 from ctxguard.adapting.per_run import OnReport, tell, valid_listener
 from ctxguard.adapting.restoring import session_of
 from ctxguard.checks.no_pii import shown_place
@@ -46,7 +47,7 @@ from ctxguard.wire.bodies import (
 )
 from ctxguard.wire.caches import Caches, Prompt, with_breakpoints
 from ctxguard.wire.chains import Chains
-from ctxguard.wire.checking import TEXT_PATHS, BodyCheck, BodyTexts, Use, Values, WireMasking
+from ctxguard.wire.checking import TEXT_PATHS, BodyCheck, BodyTexts, Values, WireMasking
 from ctxguard.wire.events import StreamForm
 from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
 from ctxguard.wire.metering import Counters, labels_of, model_name, model_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ctxguard.adapting.message_view import FIXED
+from ctxguard.adapting.json_walk import FIXED
 from ctxguard.adapting.restoring import Restorer, Tool
 from ctxguard.errors import WireError
 from ctxguard.formats.format import SHOWN
