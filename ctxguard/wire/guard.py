@@ -46,14 +46,13 @@ from ctxguard.wire.bodies import (
     write_body,
 )
 from ctxguard.wire.caches import Caches, Prompt, with_breakpoints
-from ctxguard.wire.chains import Chains
 from ctxguard.wire.checking import TEXT_PATHS, BodyCheck, BodyTexts, Values, WireMasking
 from ctxguard.wire.events import StreamForm
 from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
 from ctxguard.wire.metering import Counters, labels_of, model_name, model_of
 from ctxguard.wire.readback import ReadBack, Reading
 from ctxguard.wire.replies import Reply
-from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads, numberings_of
+from ctxguard.wire.sessions import Chains, Credentials, Owner, Thread, Threads, numberings_of
 from ctxguard.wire.streams import EventStream
 
 if TYPE_CHECKING:
