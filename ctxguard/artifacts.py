@@ -333,7 +333,7 @@ class Artifact:
         for part in self.content if type(self.content) is tuple else ():
             if not isinstance(part, Part):
                 given = type(part).__name__
-                raise ConfigError(f"content is a text or a tuple of parts; it holds {given}", setting="content")
+                raise ConfigError(f"content is a text or a tuple of parts; it contains {given}", setting="content")
 
     @property
     def text(self) -> str:

@@ -240,7 +240,7 @@ def valid_budget(budget: object) -> int | str:
             )
         budget = int(value)
     if isinstance(budget, int) and not isinstance(budget, bool) and budget < 1:
-        raise ConfigError(f"a budget of {budget} tokens holds nothing; use 1 or more", setting="budget")
+        raise ConfigError(f"a budget of {budget} tokens is too small; use 1 or more", setting="budget")
     return whole_number(budget, "budget", unit="tokens", least=1)
 
 
@@ -314,13 +314,13 @@ def callables(given: Sequence[C], setting: str, *, named: bool = False) -> tuple
     for member in given:
         if isinstance(member, type):
             raise ConfigError(
-                f"{setting} holds the class {member.__name__}; write {member.__name__}()", setting=setting
+                f"{setting} contains the class {member.__name__}; write {member.__name__}()", setting=setting
             )
         if not callable(member):
-            raise ConfigError(f"{setting} holds {member!r}, which cannot be called", setting=setting)
+            raise ConfigError(f"{setting} contains {member!r}, which is not callable", setting=setting)
         if named and not isinstance(getattr(member, "name", None), str):
             raise ConfigError(
-                f"{setting} holds {member!r} without a name; give it an attribute `name`, which reports show",
+                f"{setting} contains {member!r} without a name; give it an attribute `name`, which reports show",
                 setting=setting,
             )
     return tuple(given)
@@ -374,7 +374,14 @@ class NotMiddlewareError(ConfigError, AttributeError):
 
 
 class NotMiddleware:
-    """Descriptor for the hook that LangChain's `create_agent` looks up, of a class that is not middleware."""
+    """Descriptor for the hook that LangChain's `create_agent` looks up, of a class that is not middleware.
+
+    Args:
+        why: The error message; by default it names the class, and what to import instead.
+    """
+
+    def __init__(self, why: str = "") -> None:
+        self.why = why
 
     def __get__(self, given: object, kind: type) -> NoReturn:
         """Raise an error that says what to use instead.
@@ -384,7 +391,8 @@ class NotMiddleware:
         """
         package = kind.__module__.partition(".")[0]
         raise NotMiddlewareError(
-            f"{kind.__name__} of {package} is not agent middleware; write "
+            self.why
+            or f"{kind.__name__} of {package} is not agent middleware; write "
             "middleware=[ContextGuardMiddleware(stabilizer)], with ContextGuardMiddleware from ctxguard_langchain",
             setting="middleware",
         )

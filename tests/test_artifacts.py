@@ -84,7 +84,7 @@ def test_a_lifetime_needs_a_sensible_end(broken):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"content": ("a",)}, "content is a text or a tuple of parts; it holds str"),
+        ({"content": ("a",)}, "content is a text or a tuple of parts; it contains str"),
         ({"content": "a", "name": 5}, "name is a text, not int"),
         ({"content": "a", "answers": 5}, "answers is the id of a call, a text, not int"),
         ({"content": "a", "token_count": "5"}, "token_count is a whole number, not '5'"),

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from io import BytesIO, StringIO, TextIOWrapper
@@ -446,6 +447,64 @@ def test_pii_scan_lists_places_and_counts_and_exits_with_1(session, tmp_path):
     assert "jane" not in run.stdout
 
 
+def test_pii_scan_reads_a_folder_and_names_each_file_that_it_cannot_search(tmp_path):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "wide.csv").write_bytes("name;mail\nMüller;eve@corp-mail.net\n".encode("utf-16"))
+    (tmp_path / "latin.txt").write_bytes("Müller: bob@corp-mail.net".encode("latin-1"))
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(99))
+    page = tmp_path.parent / "page.html"
+    run = cli("pii", "scan", tmp_path, "none.txt", "--html", page)
+    assert run.returncode == 1
+    assert [line.rpartition("/")[2] for line in run.stdout.splitlines()] == [
+        "wide.csv:2:8: EMAIL",
+        "latin.txt:1:9: EMAIL",
+        f"2 findings in 2 files: 2 EMAIL; 2 files could not be searched; {NOT_SOUGHT}",
+    ]
+    missing = ["picture.png: has no text that can be searched (image)", "ctxguard: none.txt: no such file or directory"]
+    assert [line.rpartition("/")[2] for line in run.stderr.splitlines()] == missing
+    assert "Not searched" in page.read_text(encoding="utf-8")
+    (tmp_path / "latin.txt").write_text("")
+    (tmp_path / "below" / "wide.csv").unlink()
+    told = cli("pii", "scan", tmp_path, "-r", "json")
+    assert (told.returncode, json.loads(told.stdout)["ok"], len(json.loads(told.stdout)["skipped"])) == (2, False, 1)
+    assert cli("pii", "scan", tmp_path / "below").stderr == f"ctxguard: {tmp_path / 'below'} contains no file\n"
+
+
+@pytest.mark.parametrize("command", ["scan", "explain"])
+def test_pii_scan_and_explain_read_the_whole_of_documents_and_workbooks(command, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="the extra `files` is not installed")
+    pytest.importorskip("mammoth", reason="the extra `files` is not installed")
+    book = openpyxl.Workbook()
+    for number in range(900):
+        book.active.append([number, "x" if number != 450 else "ada@corp-mail.net"])
+    book.create_sheet("Two").append(["two\nlines", "eve@corp-mail.net"])
+    book.save(tmp_path / "book.xlsx")
+    name = "http://schemas.openxmlformats.org/"
+    with zipfile.ZipFile(tmp_path / "letter.docx", "w") as document:
+        document.writestr(
+            "[Content_Types].xml",
+            f'<Types xmlns="{name}package/2006/content-types"><Default Extension="rels" '
+            'ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override '
+            'PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-officedocument'
+            '.wordprocessingml.document.main+xml"/></Types>',
+        )
+        document.writestr(
+            "_rels/.rels",
+            f'<Relationships xmlns="{name}package/2006/relationships"><Relationship Id="r" Target="word/document.xml" '
+            f'Type="{name}officeDocument/2006/relationships/officeDocument"/></Relationships>',
+        )
+        document.writestr(
+            "word/document.xml",
+            f'<w:document xmlns:w="{name}wordprocessingml/2006/main"><w:body><w:p><w:r><w:t>Write to '
+            "jane@corp-mail.net</w:t></w:r></w:p></w:body></w:document>",
+        )
+    assert [line.split()[0] for line in cli("pii", command, tmp_path / "book.xlsx").stdout.splitlines()][:2] == [
+        f"{tmp_path / 'book.xlsx'}:452:5:",
+        f"{tmp_path / 'book.xlsx'}:904:8:",
+    ]
+    assert "letter.docx:1:10: EMAIL" in cli("pii", command, tmp_path / "letter.docx").stdout
+
+
 def test_pii_mask_keeps_everything_else_and_never_overwrites_its_source(session, tmp_path):
     masked, packed = tmp_path / "masked.json", tmp_path / "masked.json.gz"
     assert cli("pii", "mask", session, "-o", masked).returncode == 0
@@ -471,7 +530,7 @@ def test_check_of_a_budget(session):
         ('[{"role": "user", "content": ', "not valid JSON"),
         ('{"role": "user", "content": "x"}\n{"role": ', "2: not valid JSON"),
         ("", "the file is empty"),
-        ('[{"role": "user", "content": NaN}]', "NaN is no JSON value"),
+        ('[{"role": "user", "content": NaN}]', "NaN is not valid JSON"),
         ('"hello"', "expected a list of messages, got str"),
         (
             '{"name": "x"}',

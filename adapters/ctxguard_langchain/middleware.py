@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -22,7 +23,7 @@ from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import ConfigError
-from ctxguard.settings import right_line
+from ctxguard.settings import NotMiddleware, right_line
 from ctxguard_langchain.order import OrderWatch
 from ctxguard_langchain.restoring import restoring
 from ctxguard_langchain.runnables import ADAPTER, model_name, model_window, replacing, tool_schemas
@@ -45,7 +46,16 @@ FULL_OUTPUT = "ctxguard_full_output"
 """Key of `response_metadata` for the complete content of a shortened tool message. It is never sent to a model."""
 
 
-class ContextGuardMiddleware(_Middleware):
+class _Class(ABCMeta):
+    """The type of `ContextGuardMiddleware`, which says what to write if the class is given in place of an instance."""
+
+    wrap_tool_call = NotMiddleware(
+        "middleware contains the class ContextGuardMiddleware; write "
+        "middleware=[ContextGuardMiddleware(Stabilizer(budget=8_000))]"
+    )
+
+
+class ContextGuardMiddleware(_Middleware, metaclass=_Class):
     """Stabilizes each model call of an agent: `create_agent(model, tools, middleware=[ContextGuardMiddleware(…)])`.
 
     Only the request changes: the model sees the stabilized messages, and the state of the graph keeps the originals.

@@ -29,7 +29,7 @@ class OrderWatch:
         if new:
             self._named.update(new)
             warnings.warn(
-                f"{own} does not see what {', '.join(new)} adds behind it; put the guard last in the list of "
+                f"{own} does not see what {', '.join(new)} adds after it; put the guard last in the list of "
                 "middleware, or guard the model itself: ctxguard_langchain.guarded(model, …)",
                 UserWarning,
                 stacklevel=4,

@@ -220,7 +220,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
     ) -> Generator[Ask, object, list[BaseMessage]]:
         if arguments:
             raise ConfigError(
-                f"the guard takes no {', '.join(arguments)}, and cannot hand them on to a step behind it; write "
+                f"the guard does not accept {', '.join(arguments)}, and cannot pass them on to the next step; write "
                 "ContextGuard(stabilizer) | model, whose calls do, or model.bind(…)",
                 setting=next(iter(arguments)),
             )

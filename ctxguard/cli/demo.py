@@ -20,7 +20,7 @@ def demo(
     report: ReportFormat = "text",
     save: Path | None = None,
 ) -> None:
-    """Run the main job on a session that ships with the package: before, after, and the report."""
+    """Show what ctxguard does, on an example session: before, after, and the report."""
     from ctxguard.harness.demo import demo_report, demo_session, show_demo
 
     with working("stabilizing"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,7 +13,7 @@ import typer
 
 from ctxguard.cli.options import rule_names, settings_of, spread
 from ctxguard.cli.program import Command, command_group
-from ctxguard.errors import ConfigError
+from ctxguard.errors import ConfigError, SessionFileError, reason_of
 from ctxguard.report.printing import counted, note, out, printable, refuse_overwriting, working
 
 if TYPE_CHECKING:
@@ -43,29 +43,76 @@ def scan_files(
 ) -> None:
     """Search files for personal data: print type and position of each finding, never the value.
 
-    Exit codes: 0 nothing was found; 1 something was found; 2 a file cannot be read.
+    Positions in documents and spreadsheets are those in their text. A file that cannot be searched is named, and the
+    others are searched.
+
+    Exit codes: 0 nothing was found; 1 something was found; 2 nothing was found, and a file could not be searched.
     """
     from ctxguard.checks.no_pii import limits_of
-    from ctxguard.harness.recordings import read_text
     from ctxguard.pii.scanning import scan_file_text
 
     for path in (output, html):
         refuse_overwriting(path, files)
     detectors = find_detectors(rules, config)
     found: dict[str, Sequence[Place]] = {}
-    for file in files:
+    unread: dict[str, str] = {}
+    for file in files_below(files):
         with working(f"searching {file}"):
-            found[file] = scan_file_text(read_text(file), detectors)
+            try:
+                found[file] = scan_file_text(text_of(file), detectors)
+            except (SessionFileError, ImportError) as error:
+                unread[file] = str(error).removeprefix(f"{file}: ")
+    for file, reason in unread.items():
+        note(f"{file}: {reason}")
+    if not found:
+        raise typer.Exit(2)
     names = ",".join(detector.name for detector in detectors)
     limits = "; ".join(limits_of(detectors))
-    out(_scan_json(found, names, limits) if report == "json" else _scan_text(found, limits), output)
+    out(_scan_json(found, unread, names, limits) if report == "json" else _scan_text(found, unread, limits), output)
     if html is not None:
         from ctxguard.report.page import findings_page
 
         total = counted(sum(map(len, found.values())), "finding")
-        out(findings_page(found, names, f"Personal data in {counted(len(found), 'file')}: {total}"), html)
-    if any(found.values()):
-        raise typer.Exit(1)
+        out(findings_page(found, names, f"Personal data in {counted(len(found), 'file')}: {total}", unread), html)
+    if any(found.values()) or unread:
+        raise typer.Exit(1 if any(found.values()) else 2)
+
+
+def files_below(names: Sequence[str]) -> Iterator[str]:
+    """Yield the files that are named, and the files in the folders that are named, in order.
+
+    Raises:
+        ConfigError: If a folder contains no file.
+    """
+    for name in names:
+        if not Path(name).is_dir():
+            yield name
+            continue
+        below = sorted(str(path) for path in Path(name).rglob("*") if path.is_file())
+        if not below:
+            raise ConfigError(f"{name} contains no file", setting="files")
+        yield from below
+
+
+def text_of(file: str) -> str:
+    """Return the text of a file that is to be searched: a text, also gzipped, a PDF, a document, or a spreadsheet.
+
+    Raises:
+        SessionFileError: If the file cannot be read, or has no text.
+        ImportError: If the package that reads such documents is not installed.
+    """
+    from ctxguard.content.opening import RefusedError
+    from ctxguard.content.whole import whole_text
+    from ctxguard.harness.recordings import is_url, read_text
+
+    if file == "-" or is_url(file) or file.lower().endswith(".gz"):
+        return read_text(file)
+    try:
+        return whole_text(Path(file))
+    except RefusedError as error:
+        raise SessionFileError(file, str(error)) from None
+    except OSError as error:
+        raise SessionFileError(file, reason_of(error)) from error
 
 
 @app.command("mask", cls=Command)
@@ -125,7 +172,6 @@ def explain_file(file: str, rules: str | None = None, config: Path | None = None
 
     A near miss lacks one thing only: a word before it, right check digits, or that you do not allow it.
     """
-    from ctxguard.harness.recordings import read_text
     from ctxguard.pii.rule_sets import RuleSet
     from ctxguard.pii.scanning import explain_file_text
 
@@ -133,7 +179,7 @@ def explain_file(file: str, rules: str | None = None, config: Path | None = None
     if not isinstance(detector, RuleSet):
         raise ConfigError(f"{detector.name} cannot explain its findings; name other rules", setting="rules")
     with working(f"explaining {file}"):
-        reasons = explain_file_text(read_text(file), detector)
+        reasons = explain_file_text(text_of(file), detector)
     for place, rule, fault in reasons:
         out(f"{file}:{place} {f'not found by {rule}: {fault}' if fault else f'found by {rule}'}")
 
@@ -171,16 +217,17 @@ def find_detectors(names: str | None, config: Path | None) -> list[Detector]:
         raise ConfigError(f"{error}, {PRESIDIO}", setting=error.setting) from None
 
 
-def _scan_text(found: Mapping[str, Sequence[Place]], limits: str) -> str:
+def _scan_text(found: Mapping[str, Sequence[Place]], unread: Mapping[str, str], limits: str) -> str:
     lines = [f"{file}:{place}" for file in found for place in found[file]]
     counts = Counter(place.label for places in found.values() for place in places)
     total = counted(sum(counts.values()), "finding")
     told = ", ".join(f"{count} {label}" for label, count in counts.most_common())
     summary = f"{total} in {counted(len(found), 'file')}" + (f": {told}" if told else "")
-    return "\n".join([*lines, f"{summary}; {limits}" if limits else summary])
+    missing = f"{counted(len(unread), 'file')} could not be searched" if unread else ""
+    return "\n".join([*lines, "; ".join(filter(None, (summary, missing, limits)))])
 
 
-def _scan_json(found: Mapping[str, Sequence[Place]], rules: str, limits: str) -> str:
+def _scan_json(found: Mapping[str, Sequence[Place]], unread: Mapping[str, str], rules: str, limits: str) -> str:
     files = [
         {
             "file": file,
@@ -189,8 +236,10 @@ def _scan_json(found: Mapping[str, Sequence[Place]], rules: str, limits: str) ->
         }
         for file, places in found.items()
     ]
-    told = {"ok": not any(found.values()), "rules": rules, "limits": limits, "files": files}
-    return json.dumps(told, ensure_ascii=False, indent=2)
+    skipped = [{"file": file, "reason": reason} for file, reason in unread.items()]
+    ok = not any(found.values()) and not unread
+    made = {"ok": ok, "rules": rules, "limits": limits, "files": files, "skipped": skipped}
+    return json.dumps(made, ensure_ascii=False, indent=2)
 
 
 def _rates(score: Score) -> tuple[float | None, ...]:

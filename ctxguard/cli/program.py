@@ -103,12 +103,12 @@ class Entry(NamedTuple):
 COMMANDS: Final = {
     "stabilize": Entry("ctxguard.cli.sessions:stabilize", "Stabilize a session: print its context, or the report."),
     "check": Entry("ctxguard.cli.sessions:check", "Validate a session without changing it."),
-    "brief": Entry("ctxguard.cli.sessions:brief", "Print what another agent should know of a session."),
-    "replay": Entry("ctxguard.cli.replay:replay", "Replay recorded sessions call by call: laws, prices."),
+    "brief": Entry("ctxguard.cli.sessions:brief", "Print what another agent should know about a session."),
+    "replay": Entry("ctxguard.cli.replay:replay", "Replay recorded sessions call by call: guarantees and prices."),
     "bench": Entry("ctxguard.cli.bench:bench", "Compare ctxguard with other libraries on the same sessions."),
     "run": Entry("ctxguard.wire.run:run", "Run a client with every request guarded: ctxguard run -- codex"),
     "serve": Entry("ctxguard.wire.cli:serve", "Guard the requests of any client: a proxy for a provider."),
-    "mcp": Entry("ctxguard.cli.mcp:mcp", "Serve tools over MCP: view files, mask texts, read back."),
+    "mcp": Entry("ctxguard.cli.mcp:mcp", "Serve tools over MCP: view files, mask texts, read full results."),
     "audit": Entry("ctxguard.wire.cli:audit_app", "Search the record of what was sent."),
     "vault": Entry("ctxguard.wire.cli:vault_app", "Erase values from the vault of a proxy."),
     "pii": Entry("ctxguard.cli.pii:app", "Find, mask, and score personal data."),
@@ -117,7 +117,7 @@ COMMANDS: Final = {
     "prompts": Entry("ctxguard.cli.prompts:app", "Check prompt templates."),
     "store": Entry("ctxguard.cli.store:app", "Inspect a store of results and summaries, and clean it up."),
     "adapters": Entry("ctxguard.cli.program:adapters", "List the installed adapters, and whether each can be used."),
-    "demo": Entry("ctxguard.cli.demo:demo", "Run the main job on a session that ships with the package."),
+    "demo": Entry("ctxguard.cli.demo:demo", "Show what ctxguard does, on an example session."),
 }
 """The commands. Each is imported only when it is called, so that `--help` does not import all of ctxguard."""
 _CLICK_ERROR: Final[type[Exception]] = next(

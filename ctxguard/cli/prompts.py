@@ -8,6 +8,7 @@ import typer
 
 from ctxguard.cli.options import spread
 from ctxguard.cli.program import Command, command_group
+from ctxguard.errors import ConfigError
 from ctxguard.prompts.templates import PromptsReport, check_prompts, find_prompts_dir
 from ctxguard.report.printing import counted, out, working
 from ctxguard.tokens import find_counter
@@ -32,6 +33,8 @@ def check(
     place, counts = find_prompts_dir(folder), find_counter(counter, model=model)
     with working(f"checking {place}"):
         report = check_prompts(place, counts, entries=entry or ("*.md",))
+    if not report.templates:
+        raise ConfigError(f"{place} contains no template (*.md); name the folder of the templates", setting="folder")
     _print(report, counts.name)
     if not report.ok:
         raise typer.Exit(1)

@@ -1,6 +1,7 @@
 """The command `ctxguard replay`.
 
-Exit codes are 0 for success, 1 if a law broke or a figure is worse than in the baseline, and 2 if nothing was judged.
+Exit codes are 0 for success, 1 if a guarantee was not met or a figure is worse than in the baseline, and 2 if nothing
+was judged.
 """
 
 from __future__ import annotations
@@ -57,12 +58,12 @@ def replay(
     adapter: str | None = None,
     schema: bool = False,
 ) -> None:
-    """Replay recorded sessions call by call; judge, price, and show what each model call would be sent.
+    """Replay recorded sessions call by call; show what would be sent at each model call, check it, and price it.
 
     With --model, requests are counted as for this model and priced by its prices; without it, prices are relative.
 
-    Exit codes: 0 every law held; 1 a law broke, a figure is worse than in the baseline, or with --strict something was
-    skipped or refused; 2 nothing was judged.
+    Exit codes: 0 every guarantee was met; 1 one was not, a figure is worse than in the baseline, or with --strict
+    something was skipped or refused; 2 nothing was judged.
     """
     if schema:
         out(schema_json().rstrip())

@@ -33,7 +33,7 @@ def brief(
     store: str | None = None,
     output: Path | None = None,
 ) -> None:
-    """Print what another agent, or a new conversation, should know of a session; no model writes it."""
+    """Print what another agent, or a new conversation, should know about a session; no model is used."""
     from ctxguard.settings import valid_budget
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.stores import open_store

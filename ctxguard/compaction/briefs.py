@@ -110,7 +110,7 @@ def brief_flow(
         history = require_adapter(history).read(history)
     masked = yield from masking(cast("Sequence[Artifact]", history))
     if all(artifact.kind is Kind.SYSTEM for artifact in masked.artifacts):
-        raise HistoryError("a history of only system messages has nothing to hand over")
+        raise HistoryError("a history of only system messages has nothing for a brief")
     writer = _BriefWriter(counter, masked.artifacts, window, for_)
     text, tokens, limit = "", budget + 1, budget
     while tokens > budget and limit > 0:

@@ -306,7 +306,7 @@ def _worse(now: FiguresModel, before: FiguresModel, tolerances: Mapping[str, Tol
             yield f"{name} was {was:g} and is {found:g} ({loss:g} worse, {allowed:g} allowed)"
     for law, calls in now.findings.items():
         if law not in before.findings and tolerances.get("findings") is not None:
-            yield f"findings: {law} held, and now breaks at {counted(calls, 'call')}"
+            yield f"findings: {law} was met, and is not met at {counted(calls, 'call')}"
 
 
 def _figure(figures: FiguresModel, name: str) -> float | None:

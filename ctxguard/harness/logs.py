@@ -152,29 +152,47 @@ def _of_claude_code(values: Values) -> Sessions:
         record = _mapping(value)
         if isinstance(uuid := record.get("uuid"), str):
             lines[uuid] = number, record
+    parents = _parents(lines)
     leaves: dict[str, str] = {}
     roots: dict[str, str] = {}
     for uuid, (_, record) in lines.items():
-        parent = _parent(record)
-        roots[uuid] = roots.get(parent, uuid) if isinstance(parent, str) else uuid
+        parent = parents[uuid]
+        roots[uuid] = uuid if parent is None else roots.get(parent, uuid)
         if record.get("type") in ("user", "assistant"):
             session = str(record.get("sessionId", ""))
             leaves[f"{session}/{roots[uuid]}" if record.get("isSidechain") else session] = uuid
-    parents = {uuid: _parent(record) for uuid, (_, record) in lines.items()}
+    results = _results(lines)
+    places = {uuid: place for place, uuid in enumerate(lines)}
     for name, leaf in leaves.items():
-        chain = set(_ancestors(leaf, parents))
-        told = [each for uuid, each in lines.items() if uuid in chain or _is_parallel_result(each[1], chain)]
-        yield told[0][0], {"id": name, "messages": _claude_messages(record for _, record in told)}
+        chain = _ancestors(leaf, parents)
+        read = {*chain, *(uuid for parent in chain for uuid in results.get(parent, ()))}
+        records = [lines[uuid] for uuid in sorted(read, key=places.__getitem__)]
+        yield records[0][0], {"id": name, "messages": _claude_messages(record for _, record in records)}
 
 
-def _parent(record: Record) -> object:
-    return record.get("parentUuid") or record.get("logicalParentUuid")
+def _parents(lines: Mapping[str, tuple[int, Record]]) -> dict[str, str | None]:
+    """Return the parent of each line.
+
+    If the parent is missing, because its line is damaged, it is the previous line of the same session.
+    """
+    parents: dict[str, str | None] = {}
+    latest: dict[tuple[str, bool], str] = {}
+    for uuid, (_, record) in lines.items():
+        conversation = str(record.get("sessionId", "")), bool(record.get("isSidechain"))
+        parent = record.get("parentUuid") or record.get("logicalParentUuid")
+        known = str(parent) if str(parent) in lines else latest.get(conversation)
+        parents[uuid] = known if parent else None
+        latest[conversation] = uuid
+    return parents
 
 
-def _is_parallel_result(record: Record, chain: set[str]) -> bool:
-    """Return whether a line is the result of a parallel call, which is a branch of its own in the log."""
-    content = _mapping(record.get("message")).get("content")
-    return str(record.get("parentUuid")) in chain and _are_results(content)
+def _results(lines: Mapping[str, tuple[int, Record]]) -> dict[str, list[str]]:
+    """Return the ids of the lines with results by their parent; results of parallel calls are branches in the log."""
+    found: dict[str, list[str]] = {}
+    for uuid, (_, record) in lines.items():
+        if _are_results(_mapping(record.get("message")).get("content")):
+            found.setdefault(str(record.get("parentUuid")), []).append(uuid)
+    return found
 
 
 def _are_results(content: object) -> bool:

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
@@ -26,7 +27,17 @@ from pydantic import Field
 from ctxguard.adapting.registry import OBJECT_ADAPTERS
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, SessionFileError, reason_of
 from ctxguard.harness.logs import LogKind, kind_of, nearest_kind, translate_row
-from ctxguard.harness.sessions import AS_DATA, HISTORIES, MAX_BYTES, RecordedSession, parse_json, parse_session
+from ctxguard.harness.sessions import (
+    AS_DATA,
+    AS_TEXT,
+    HISTORIES,
+    MAX_BYTES,
+    RecordedSession,
+    is_cut_off,
+    json_fault,
+    parse_json,
+    parse_session,
+)
 from ctxguard.harness.spans import is_dumped, translate_dumps
 from ctxguard.settings import install_command
 
@@ -91,10 +102,14 @@ def opened_file(name: str) -> BinaryIO:
 
     Raises:
         ConfigError: If a URL needs a package that is not installed.
+        SessionFileError: If standard input is too large to be read at once.
         OSError: If the file cannot be opened.
     """
     if name == "-":
-        return io.BytesIO(sys.stdin.buffer.read(MAX_BYTES))
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise SessionFileError(name, f"it is larger than {MAX_BYTES} bytes; write it to a file")
+        return io.BytesIO(data)
     if is_url(name):
         system, path = _system(name)
         return cast("BinaryIO", system.open(path, "rb"))
@@ -124,13 +139,17 @@ def absence_reason(name: str) -> str:
 
 MAX_LINE: Final = 64 << 20
 """Maximum length of a line in bytes; longer lines are skipped."""
-_TOO_LONG: Final = f"the line is longer than {MAX_LINE >> 20} MiB, the maximum for a session; write one session a line"
+_TOO_LONG: Final = (
+    f"the line is longer than {MAX_LINE >> 20} MiB, the maximum for a session; write one session per line, as "
+    "jq -c '.[]' does with a list"
+)
 _PARQUET: Final = b"PAR1"
 _ROWS: Final = 64
 """Number of rows of a Parquet file that are in memory at a time."""
 _PACKED: Final = frozenset({"messages", "input", "artifacts", "tools", "history"})
 """Columns that often contain JSON in strings."""
 _GZIP: Final = b"\x1f\x8b"
+_ZIP: Final = b"PK\x03\x04"
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -221,10 +240,24 @@ def _of_file(name: str, file: BinaryIO) -> Iterator[Source]:
     if _begins_with(file, _PARQUET):
         yield from _of_parquet(name, file)
         return
+    if (refusal := _refusal(file)) is not None:
+        yield Skipped(name, refusal)
+        return
     try:
         yield from _of_lines(name, _lines(_unzip(file)))
     except _DAMAGED as error:
         yield Skipped(name, f"the gzip data is damaged: {str(error).lower()}")
+
+
+def _refusal(file: BinaryIO) -> str | None:
+    """Return why a file cannot be a text, also a gzipped one, judged by its first bytes; None if it can be one."""
+    head = file.read(1024)
+    file.seek(0)
+    if head.startswith(_ZIP):
+        return "it is a ZIP archive, not a text; unpack it first (Inspect's logs: inspect log convert --to json)"
+    if b"\0" in head and not head.startswith(_GZIP):
+        return f"not UTF-8 text (byte {head.index(0)} is zero); {AS_TEXT}"
+    return None
 
 
 def _begins_with(file: BinaryIO, magic: bytes) -> bool:
@@ -375,6 +408,8 @@ def read_text(name: str) -> str:
     try:
         with closing(opened_file(name)) as file:
             packed = BytesIO(file.read(MAX_BYTES + 1))  # a pipe can be read once
+        if (refusal := _refusal(packed)) is not None:
+            raise SessionFileError(name, refusal)
         data = _unzip(packed).read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise SessionFileError(name, f"it is larger than {MAX_BYTES} bytes")
@@ -384,7 +419,7 @@ def read_text(name: str) -> str:
     except OSError as error:
         raise SessionFileError(name, reason_of(error)) from error
     except UnicodeDecodeError as error:
-        raise SessionFileError(name, f"{reason_of(error)}; save it as a text file in UTF-8") from error
+        raise SessionFileError(name, f"{reason_of(error)}; {AS_TEXT}") from error
 
 
 def _lines(file: gzip.GzipFile | BinaryIO, most: int = MAX_LINE) -> Iterator[Line]:
@@ -402,44 +437,61 @@ def _lines(file: gzip.GzipFile | BinaryIO, most: int = MAX_LINE) -> Iterator[Lin
 
 
 def _of_lines(name: str, lines: Iterator[Line]) -> Iterator[Source]:
-    """Yield the recordings in a file: one session per line, one message per line, or one JSON value on many lines."""
-    first = next(lines, None)
-    if first is None:
-        yield Skipped(name, "the file is empty; a session is a list of messages")
-        return
-    begin, data = first
-    value = None if data is None else _value(data)
-    every = chain([first], lines)
-    if data is not None and value is None:
-        yield from _of_many_lines(name, every)
-    elif (kind := kind_of(value, is_rows=False)) is not None:
-        yield from _of_kind(name, kind, every)
-    elif _is_message(value):
-        yield _join(name, begin, [line for _, line in every if line is not None])
+    """Yield the recordings in a file: one session per line, one message per line, or one JSON value on many lines.
+
+    The first line that is understood decides what the file is, so that a damaged or foreign line before it hides
+    nothing.
+    """
+    head: list[Line] = []
+    for number, line in islice(lines, _HEAD):
+        head.append((number, line))
+        read = _reader(line, is_first=len(head) == 1)
+        if read is not None:
+            break
     else:
-        yield from _listed(name, begin, value) or _one_a_line(name, every)
+        read = _one_a_line
+    if not head:
+        yield Skipped(name, "the file is empty; a session is a list of messages")
+    yield from read(name, chain(head, lines))
 
 
-def _of_kind(name: str, kind: LogKind, lines: Iterable[Line]) -> Iterator[Source]:
-    """Yield the sessions in a log. The values of a session may be on many lines."""
-    skipped: list[Skipped] = []
+_HEAD: Final = 20
+"""Number of lines among which one is looked for that tells what a file is."""
+
+
+def _reader(line: bytes | None, *, is_first: bool) -> Callable[[str, Iterable[Line]], Iterator[Source]] | None:
+    """Return the function that reads a file with such a line; None if the line does not tell what the file is."""
+    value = None if line is None else _value(line)
+    if (kind := kind_of(value, is_rows=False)) is not None:
+        return partial(_of_kind, kind)
+    if _is_message(value):
+        return _of_messages
+    if _is_session(value) or (value and isinstance(value, list)):
+        return _one_a_line
+    return _of_many_lines if is_first and value is None and line is not None and _goes_on(line) else None
+
+
+def _of_kind(kind: LogKind, name: str, lines: Iterable[Line]) -> Iterator[Source]:
+    """Yield the sessions in a log, and any other line as a recording of its own.
+
+    The values of a session may be on many lines.
+    """
+    others: list[Line] = []
 
     def values() -> Iterator[tuple[int, object]]:
         for number, line in lines:
             parsed = None if line is None else _value(line)
             if kind.detects(parsed):
                 yield number, parsed
-            elif parsed is not None:
-                skipped.append(Skipped(name, f"not of the kind of the lines before it, {kind.name}", line=number))
             else:
-                skipped.append(Skipped(name, "not valid JSON" if line is not None else _TOO_LONG, line=number))
+                others.append((number, line))
 
     place = 0
-    told = ((line, each) for line, each in kind.sessions(values()) if each.get("messages") or each.get("input"))
-    for line, each in told:
+    found = ((line, each) for line, each in kind.sessions(values()) if each.get("messages") or each.get("input"))
+    for line, each in found:
         yield Recording(name, line, place, json.dumps(each).encode())
         place += 1
-    yield from skipped
+    yield from _one_a_line(name, others, place)
     if not place:
         yield Skipped(name, f"its {kind.name} contain no messages{_REMEDY.get(kind.name, '')}")
 
@@ -447,30 +499,52 @@ def _of_kind(name: str, kind: LogKind, lines: Iterable[Line]) -> Iterator[Source
 _REMEDY: Final = {"OpenTelemetry spans": "; enable content capture when you record them"}
 
 
-def _listed(name: str, begin: int, value: object) -> list[Recording]:
+def _listed(name: str, begin: int, place: int, value: object) -> list[Recording]:
     """Return one recording for each session if a value is a list of sessions; otherwise an empty list."""
     listed = value if isinstance(value, list) and all(map(_is_session, value)) else []
-    return [Recording(name, begin, n, json.dumps(each).encode()) for n, each in enumerate(listed)]
+    return [Recording(name, begin, n, json.dumps(each).encode()) for n, each in enumerate(listed, place)]
 
 
-def _one_a_line(name: str, lines: Iterable[Line]) -> Iterator[Source]:
-    for place, (number, line) in enumerate(lines):
-        yield Skipped(name, _TOO_LONG, line=number) if line is None else Recording(name, number, place, line)
+def _of_messages(name: str, lines: Iterable[Line]) -> Iterator[Source]:
+    """Yield the one session of a file with a message per line, and any other line as a recording of its own."""
+    messages: list[tuple[int, bytes]] = []
+    others: list[Line] = []
+    for number, line in lines:
+        if line is not None and _is_message(_value(line)):
+            messages.append((number, line))
+        else:
+            others.append((number, line))
+    yield _join(name, messages[0][0], [line for _, line in messages])
+    yield from _one_a_line(name, others, 1)
 
 
-def _of_many_lines(name: str, lines: Iterator[Line]) -> Iterator[Source]:
-    """Yield the recordings in a file whose first line is not valid JSON.
+def _one_a_line(name: str, lines: Iterable[Line], place: int = 0) -> Iterator[Source]:
+    for number, line in lines:
+        if line is None:
+            yield Skipped(name, _TOO_LONG, line=number)
+            continue
+        listed = _listed(name, number, place, _value(line)) if line.lstrip().startswith(b"[") else []
+        yield from listed or [Recording(name, number, place, line)]
+        place += len(listed) or 1
 
-    Such a file is one JSON value on many lines, or JSONL with an invalid first line.
-    """
-    begins = list(islice(lines, 2))
-    (begin, first), (_, second) = begins[0], begins[-1]
-    ends = (first or b"").rstrip()[-1:] in b"}]"
-    if second is None or (len(begins) > 1 and ends and isinstance(_value(second), (dict, list))):
-        yield from _one_a_line(name, chain(begins, lines))
-        return
-    kept, size = [], 0
-    for _, line in chain(begins, lines):
+
+def _goes_on(line: bytes) -> bool:
+    """Return whether a line is the beginning of a JSON value that further lines may complete."""
+    try:
+        json.loads(line)
+    except json.JSONDecodeError as error:
+        return is_cut_off(error)
+    except (ValueError, RecursionError):
+        return False
+    return False
+
+
+def _of_many_lines(name: str, lines: Iterable[Line]) -> Iterator[Source]:
+    """Yield the recordings in a file that is one JSON value on many lines."""
+    begin, size = 0, 0
+    kept = []
+    for number, line in lines:
+        begin = begin or number
         size += len(line or b"") + 1
         if line is None or size > MAX_BYTES:
             yield Skipped(name, f"it is longer than {MAX_BYTES} bytes")
@@ -480,9 +554,9 @@ def _of_many_lines(name: str, lines: Iterator[Line]) -> Iterator[Source]:
     value = _value(text)
     kind = kind_of(value, is_rows=False)
     if kind is not None:
-        yield from _of_kind(name, kind, [(begin, text)])
+        yield from _of_kind(kind, name, [(begin, text)])
     else:
-        yield from _listed(name, begin, value) or [Recording(name, begin, 0, text)]
+        yield from _listed(name, begin, 0, value) or [Recording(name, begin, 0, text)]
 
 
 def _join(name: str, begin: int, messages: Sequence[bytes]) -> Recording:
@@ -539,12 +613,14 @@ def open_session(recording: Recording, *, adapter: str | None = None) -> Recorde
     record: object = None
     try:
         record = parse_json(recording.data.decode("utf-8"))
+        if (kind := kind_of(record, is_rows=False)) is not None:
+            return Skipped(recording.path, f"{kind.name}, which are read {_ALONE}", line=recording.line)
         return parse_session(translate_dumps(translate_row(record)), adapter=adapter, place=recording.place)
     except UnicodeDecodeError as error:
-        reason = f"not UTF-8 text (byte {error.start})"
+        reason = f"{reason_of(error)}; {AS_TEXT}"
     except json.JSONDecodeError as error:
         line = recording.line + error.lineno - 1
-        return Skipped(recording.path, f"not valid JSON: {error.msg} (column {error.colno})", line=line)
+        return Skipped(recording.path, json_fault(error), line=line)
     except SessionFileError:
         raise
     except AdapterError:
@@ -555,3 +631,6 @@ def open_session(recording: Recording, *, adapter: str | None = None) -> Recorde
         nearest = nearest_kind(record)
         reason = f"{error}; nearest kind: {nearest}" if nearest else str(error)
     return Skipped(recording.path, reason, line=recording.line)
+
+
+_ALONE: Final = "only from a JSON file that contains nothing else; move them to one"

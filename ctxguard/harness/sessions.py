@@ -24,6 +24,7 @@ _REQUESTS: Final = ("system", "systemInstruction", "system_instruction", "config
 
 An adapter that recognizes a record with such a key also reads the system prompt in the record.
 """
+AS_TEXT: Final = "save it as a text file in UTF-8"
 AS_DATA: Final = (
     "write them as OpenAI's or Anthropic's API takes them (LangChain: convert_to_openai_messages), "
     "or hand the objects to ctxguard.guard"
@@ -159,8 +160,23 @@ def parse_json(text: str) -> object:
         raise ValueError("nested too deeply to be a session") from None
 
 
+def is_cut_off(error: json.JSONDecodeError) -> bool:
+    """Return whether a JSON text is only incomplete: valid up to its end, in the middle of a value."""
+    return error.pos >= len(error.doc.rstrip())
+
+
+def json_fault(error: json.JSONDecodeError) -> str:
+    """Return what is wrong with a JSON text, where in its line, and what to do if that is clear."""
+    place = f"(column {error.colno})"
+    if is_cut_off(error) or error.msg.startswith("Unterminated string"):
+        return f"not valid JSON: it ends in the middle of a value {place}; write it again, or remove the line"
+    if error.msg == "Extra data":
+        return f"not valid JSON: another value follows {place}; write one value per line"
+    return f"not valid JSON: {error.msg} {place}"
+
+
 def _refuse_constant(constant: str) -> object:
-    raise ValueError(f"{constant} is no JSON value; write null or a number")
+    raise ValueError(f"{constant} is not valid JSON; write null or a number")
 
 
 def parse_session(record: object, *, adapter: str | None = None, place: int = 0) -> RecordedSession:

@@ -72,8 +72,8 @@ def _rows(own: FiguresModel) -> Iterator[tuple[str, str]]:
     bill = own.bill
     over = f"({own.refused:,} refused, {own.pressed:,} over the budget)"
     yield "sessions, calls", f"{own.sessions:,}, {own.calls:,} {over}"
-    broken = ", ".join(f"{law} broke at {counted(n, 'call')}" for law, n in own.findings.items())
-    yield "laws", broken or "all held"
+    broken = ", ".join(f"{law} not met at {counted(n, 'call')}" for law, n in own.findings.items())
+    yield "guarantees", broken or "all met"
     yield "tokens", f"{own.tokens_before:,} -> {own.tokens_after:,} ({share(own.saved)} saved)"
     yield "saved by", saved_by(own) or "nothing: no message was changed"
     yield "prefix kept", f"{share(own.prefix_share)} of the calls, up to the newest exchange of the call before"
@@ -253,4 +253,4 @@ def print_notes(made: ReplayReport, results: Results, worse: list[str], support:
     if len(made.runs) > 1:
         best = cheapest(made.runs, support)
         wanted = f", refuses nothing, and reaches a support of {support:.0%}" if support else " and refuses nothing"
-        note(f"the cheapest setting that holds all laws{wanted}: {'none' if best is None else best.label}")
+        note(f"the cheapest setting that meets all guarantees{wanted}: {'none' if best is None else best.label}")

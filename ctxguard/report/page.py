@@ -107,13 +107,16 @@ class FoundPlace(Protocol):
         """The place in words; empty if it has none."""
 
 
-def findings_page(found: Mapping[str, Sequence[FoundPlace]], rules: str, title: str) -> str:
+def findings_page(
+    found: Mapping[str, Sequence[FoundPlace]], rules: str, title: str, unread: Mapping[str, str] | None = None
+) -> str:
     """Return the HTML page on the personal data in files: types and places, never a value.
 
     Args:
         found: The findings by file.
         rules: Names of the rule sets.
         title: Title of the page.
+        unread: The files that could not be searched, with the reasons.
 
     Raises:
         ImportError: If Jinja2 is not installed.
@@ -122,7 +125,16 @@ def findings_page(found: Mapping[str, Sequence[FoundPlace]], rules: str, title: 
     labels = Counter(place.label for place in every)
     where = Counter(_NUMBER.sub(" a message", place.place) or "elsewhere" for place in every)
     files = sorted(found.items(), key=lambda each: (-len(each[1]), each[0]))
-    made = render("findings.html", title=title, files=files, labels=labels, where=where, rules=rules, most=MOST_PLACES)
+    made = render(
+        "findings.html",
+        title=title,
+        files=files,
+        unread=dict(unread or {}),
+        labels=labels,
+        where=where,
+        rules=rules,
+        most=MOST_PLACES,
+    )
     return str(made)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
 
 from ctxguard.report.data import ReportData
 from ctxguard.report.decisions import DecisionRun, decision_runs
@@ -11,19 +13,24 @@ from ctxguard.report.decisions import DecisionRun, decision_runs
 class Report(ReportData):
     """What a stabilizer did to one history: as data (`to_dict`), as text (`str`), and as an HTML page (`to_html`)."""
 
-    def to_html(self, *, title: str = "", show_originals: bool = False) -> str:
+    def to_html(self, file: str | PathLike[str] | None = None, *, title: str = "", show_originals: bool = False) -> str:
         """Return a self-contained HTML page: figures, checks, and each message before and after stabilizing.
 
         Args:
+            file: File to write the page to as well, in UTF-8; None writes none.
             title: Title of the page; empty means a default title.
             show_originals: Whether to show the original values. The page then contains personal data.
 
         Raises:
             ImportError: If Jinja2, which the extra `html` installs, is missing.
+            OSError: If the file cannot be written.
         """
         from ctxguard.report.page import calls_page
 
-        return calls_page([self], title=title, show_originals=show_originals)
+        page = calls_page([self], title=title, show_originals=show_originals)
+        if file is not None:
+            Path(file).write_text(page, encoding="utf-8")
+        return page
 
     def __str__(self) -> str:
         return "\n".join((*figure_lines(self), *_decision_lines(self)))

@@ -493,7 +493,7 @@ class Guard:
         path, _, answer = request.path.rstrip("/").rpartition("/")
         kind, read_back = format_of("POST", path) if request.method == "GET" else None, self._read_back
         if kind and read_back and read_back.is_divided(self._owner(kind, replace(request, path=path)).scope, answer):
-            raise WireError("the provider holds this response in parts: keep what the stream brought", status=409)
+            raise WireError("the provider stored this response in parts; use the answer that was streamed", status=409)
 
     def _redact(self, request: WireRequest, upload: tuple[str, list[str]] | None) -> Prepared:
         """Return a request that has texts but no history (JSON or an upload), with its values redacted."""

@@ -47,7 +47,7 @@ def run(
     require_server()
     program = shutil.which(command[0])
     if program is None:
-        raise ConfigError(f"there is no program {command[0]!r} on the PATH; install it, or give its path")
+        raise ConfigError(f"program {command[0]!r} is not on the PATH; install it, or give its path")
     require_free("127.0.0.1", port)
     listening = socket.create_server(("127.0.0.1", port))
     table = yaml.safe_load(resources.files(__package__).joinpath("run_clients.yaml").read_text(encoding="utf-8"))

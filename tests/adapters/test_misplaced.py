@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import warnings
+from abc import ABC
 
 import pytest
 
@@ -117,11 +118,17 @@ def test_what_is_no_middleware_says_which_class_to_import(given):
     assert inspect.getmembers(kind)
 
 
-def test_create_agent_calls_nothing_and_its_error_names_what_the_page_explains():
+def test_the_class_of_the_middleware_says_how_to_make_an_instance():
     from langchain.agents import create_agent
 
-    with pytest.raises(AttributeError, match="has no attribute 'wrap_tool_call'"):
-        create_agent(MODEL, [], middleware=[ctxguard_langchain.ContextGuardMiddleware])
+    class Own(ctxguard_langchain.ContextGuardMiddleware, ABC):
+        """A subclass with another base that has a metaclass."""
+
+    for given in (ctxguard_langchain.ContextGuardMiddleware, Own):
+        with pytest.raises(ConfigError, match=r"the class .*; write middleware=\[ContextGuardMiddleware\(Stabilizer\("):
+            create_agent(MODEL, [], middleware=[given])
+        assert inspect.getmembers(given)
+        assert create_agent(MODEL, [], middleware=[given(STABILIZER)])
 
 
 GUARDS = [

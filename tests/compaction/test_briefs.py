@@ -132,7 +132,7 @@ def test_values_are_hidden_in_what_joins_and_by_the_strategy_of_the_chain():
 @pytest.mark.parametrize(
     ("history", "settings", "error", "said"),
     [
-        ([], {}, HistoryError, "nothing to hand over"),
+        ([], {}, HistoryError, "has nothing for a brief"),
         (7, {}, HistoryError, "expected a list"),
         ([7], {}, AdapterError, "adapter"),
         ([HISTORY[1], "hello"], {}, HistoryError, "Artifact"),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from test_cli import cli
 
 from ctxguard.harness import logs, recordings
-from ctxguard.harness.recordings import Recording, Skipped, open_session
+from ctxguard.harness.recordings import Skipped, open_session
 from ctxguard.harness.recordings import recordings as recorded
 
 ASKED, SAID = "Where is order A-17?", "On a truck."
@@ -146,16 +147,72 @@ def test_parallel_calls_of_claude_code_are_one_reply_with_all_results():
 @pytest.mark.parametrize("kind", ["claude code", "codex", "langfuse", "openinference"])
 def test_what_is_cut_off_or_of_another_kind_is_named_and_the_rest_is_read(kind, tmp_path):
     path = tmp_path / "log.jsonl"
-    path.write_text(LOGS[kind] + lines({"foo": 1}) + LOGS[kind][:30], encoding="utf-8")
-    found = list(recorded([str(path)]))
-    skipped = [str(each) for each in found if isinstance(each, Skipped)]
-    assert [each for each in found if isinstance(each, Recording)]
-    assert [each.partition(": ")[2].partition(",")[0] for each in skipped] == [
-        "not of the kind of the lines before it",
-        "not valid JSON",
-    ]
-    checked = cli("check", path)
-    assert (checked.returncode, len(checked.stderr.splitlines())) == (2, 1)
+    for log in (
+        LOGS[kind] + lines({"foo": 1}) + LOGS[kind][:30],
+        LOGS[kind][30:50] + "\n" + lines({"foo": 1}) + LOGS[kind],
+    ):
+        path.write_text(log, encoding="utf-8")
+        found = [each if isinstance(each, Skipped) else open_session(each) for each in recorded([str(path)])]
+        said = sorted(each.reason for each in found if isinstance(each, Skipped))
+        assert [ASKED, SAID] in [[a.text for a in each.read()][-2:] for each in found if not isinstance(each, Skipped)]
+        assert [each[:14] for each in said] == ["expected an ob", "not valid JSON"]
+        checked = cli("check", path)
+        assert (checked.returncode, len(checked.stderr.splitlines())) == (2, 1)
+
+
+def marked(kind, name):
+    """Return the lines of a log whose text and ids are its own, so that they can be found again."""
+    text = re.sub(r'(?i)("(?:parent|leaf)?uuid": "|"sessionId": "|"trace_?id": ")', rf"\g<1>{name}-", LOGS[kind])
+    return text.replace(ASKED, f"asked-{name}-").replace(SAID, f"said-{name}-").strip()
+
+
+DAMAGED = (
+    "{",
+    "[]",
+    "null",
+    '{"foo": 1}',
+    '{"a": "b',
+    'lo", "role": "user"}',
+    "INFO start",
+    "\x00",
+    "[[[",
+    "\u00e9\u2028{}",
+)
+
+
+@given(
+    parts=st.lists(st.sampled_from(sorted(LOGS)) | st.sampled_from(DAMAGED), min_size=1, max_size=4),
+    ends=st.sampled_from(["\n", "\r\n", "\n\n"]),
+    bom=st.booleans(),
+    cut=st.integers(0, 60),
+)
+@example(parts=["sharegpt in a list", "claude code"], ends="\n", bom=False, cut=0)
+@example(parts=["sharegpt", "langfuse"], ends="\n", bom=False, cut=0)
+@example(parts=["[]", "langfuse"], ends="\n", bom=False, cut=0)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_line_of_a_damaged_or_mixed_log_is_lost_silently(parts, ends, bom, cut, tmp_path):
+    texts = [marked(part, n) if part in LOGS else part for n, part in enumerate(parts)]
+    text = "\n".join(texts)
+    text = text[: len(text) - cut]
+    path = tmp_path / "log.jsonl"
+    path.write_bytes((b"\xef\xbb\xbf" if bom else b"") + text.replace("\n", ends).encode())
+    found = [each if isinstance(each, Skipped) else open_session(each) for each in recorded([str(path)])]
+    read = " ".join(json.dumps(each.native) for each in found if not isinstance(each, Skipped))
+    named = [each for each in found if isinstance(each, Skipped)]
+    assert found
+    assert all("\n" not in each.reason for each in named)
+    for number, line in enumerate(text.replace("\n", ends).split("\n"), 1):
+        for mark in re.findall(r"(?:asked|said)-\d+-", line):
+            assert mark in read or not read or number in {each.line for each in named}, (number, line)
+
+
+@given(damaged=st.integers(0, 8))
+def test_a_damaged_line_of_claude_code_does_not_hide_the_lines_before_it(damaged):
+    log = [claude(str(n), str(n - 1) if n else None, ("user", "assistant")[n % 2], f"text {n}.") for n in range(10)]
+    kind = logs.kind_of(log[0], is_rows=False)
+    values = [(n, each) for n, each in enumerate(log, 1) if n != damaged + 1]
+    [(_, session)] = kind.sessions(values)
+    assert [m["content"] for m in session["messages"]] == [f"text {n}." for n in range(10) if n != damaged]
 
 
 @pytest.mark.parametrize(
@@ -163,6 +220,10 @@ def test_what_is_cut_off_or_of_another_kind_is_named_and_the_rest_is_read(kind, 
     [
         (json.dumps(CHATGPT)[:-40], "not valid JSON"),
         ("", "empty"),
+        ("PK\x03\x04 an export as it was downloaded", "it is a ZIP archive, not a text; unpack it first"),
+        ("\x00\n" * 30, "not UTF-8 text (byte 0 is zero); save it as a text file in UTF-8"),
+        (json.dumps(CHATGPT)[:-1], "it ends in the middle of a value"),
+        (json.dumps(INSPECT, indent=2) + json.dumps(INSPECT), "another value follows"),
         (json.dumps({**CHATGPT[0], "mapping": {}}), "ChatGPT conversations contain no messages"),
         (json.dumps({"title": "a", "current_node": "b"}), "it has title, current_node; nearest kind: ChatGPT"),
         (lines({"custom_id": "1", "response": {"status_code": 200}}), "nearest kind: batch requests"),
@@ -175,6 +236,7 @@ def test_a_log_that_is_not_understood_is_refused_in_one_line(log, said, tmp_path
         run = cli(*command, path)
         assert run.returncode == 2
         assert said in run.stderr, (command, run.stderr)
+        assert run.stderr.count(said) == 1
         assert "Traceback" not in run.stderr
 
 

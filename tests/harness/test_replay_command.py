@@ -82,7 +82,7 @@ def test_what_cannot_be_read_is_named_with_its_line_and_the_rest_is_done(tmp_pat
     assert found["half.jsonl.gz"][1].startswith("the gzip data is damaged")
     assert found["line3.jsonl"] == (3, "not valid JSON: Expecting property name enclosed in double quotes (column 2)")
     assert found["first.jsonl"][0] == 1
-    assert found["latin.jsonl"] == (2, "not UTF-8 text (byte 14)")
+    assert found["latin.jsonl"] == (2, "not UTF-8 text (byte 14); save it as a text file in UTF-8")
     assert "'messages', 'input', 'contents', or 'artifacts'" in found["shape.json"][1]
     assert found["empty.json"][1] == "the file is empty; a session is a list of messages"
     assert found["none.json"][1].startswith("no model call")
@@ -235,7 +235,7 @@ def test_only_worse_figures_are_told(session):
     assert compare(told, told) == compare(told, worse) == []
     assert [line.partition(": ")[2] for line in compare(worse, told)] == [
         "findings was 0 and is 1 (1 worse, 0 allowed)",
-        "findings: pairs held, and now breaks at 1 call",
+        "findings: pairs was met, and is not met at 1 call",
     ]
 
 
@@ -243,9 +243,9 @@ def test_only_worse_figures_are_told(session):
 def test_a_sweep_shows_what_each_setting_costs_and_holds(session):
     run = cli("replay", session, "--sweep", "budget=500,1k target=0.3:0.5:0.2")
     assert run.returncode == 0
-    assert run.stdout.count("  laws  ") == 4
+    assert run.stdout.count("  guarantees  ") == 4
     assert "policy default, budget 1,000, target 0.5" in run.stdout
-    assert "the cheapest setting that holds all laws" in run.stderr
+    assert "the cheapest setting that meets all guarantees" in run.stderr
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_the_page_tells_it_all_and_shows_nothing_that_was_masked(session, tmp_pa
     text = page.read_text()
     for said in (
         "A &lt;b&gt; week",
-        "Every law held at each of the 21 calls",
+        "Every guarantee was met at each of the 21 calls",
         "Cuts, and the trail at each",
         "[REDACTED_EMAIL]",
     ):

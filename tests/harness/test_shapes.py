@@ -218,7 +218,9 @@ def test_spans_without_messages_and_a_damaged_line_are_named(tmp_path):
     path = tmp_path / "spans.jsonl"
     path.write_text(json.dumps(otlp({"gen_ai.request.model": "x"})) + "\n{half")
     damaged, empty = read(path)
-    assert str(damaged).endswith("spans.jsonl:2: not valid JSON")
+    assert str(damaged).endswith(
+        "spans.jsonl:2: not valid JSON: Expecting property name enclosed in double quotes (column 2)"
+    )
     assert "contain no messages" in str(empty)
 
 

@@ -428,7 +428,8 @@ def test_the_command_exits_0_1_and_2(prompts: Path) -> None:
     assert bad.exit_code == 1
     assert "shared/x.md: unused" in bad.stdout
     assert runner.invoke(app, ["check", "prompts", "--entry", "**/*.md"]).exit_code == 0
-    for wrong in (["missing"], ["prompts", "--counter", "nonsense"]):
+    (prompts.parent / "empty").mkdir()
+    for wrong in (["missing"], ["empty"], ["prompts", "--counter", "nonsense"]):
         failed = cli("prompts", "check", *wrong)
         assert failed.returncode == 2
         assert failed.stderr.count("\n") == 1

@@ -35,7 +35,7 @@ def agent(*middleware):
 async def test_what_stands_behind_is_named_once(runs_async):
     made = agent(ContextGuardMiddleware(Stabilizer(1_000)), AddsRules(), AddsMemory())
     given = {"messages": [("user", "hello")]}
-    with pytest.warns(UserWarning, match="does not see what AddsRules, AddsMemory adds behind it; put the guard last"):
+    with pytest.warns(UserWarning, match="does not see what AddsRules, AddsMemory adds after it; put the guard last"):
         await made.ainvoke(given) if runs_async else made.invoke(given)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -54,7 +54,7 @@ def writes_a_prompt(request):
 
 @pytest.mark.parametrize("behind", [adds_a_note, writes_a_prompt], ids=lambda one: one.name)
 def test_functions_that_a_decorator_made_middleware_are_named_too(behind):
-    with pytest.warns(UserWarning, match=f"does not see what {behind.name} adds behind it"):
+    with pytest.warns(UserWarning, match=f"does not see what {behind.name} adds after it"):
         agent(ContextGuardMiddleware(Stabilizer(1_000)), behind).invoke({"messages": [("user", "hello")]})
 
 
