@@ -1,0 +1,525 @@
+"""Two users say equal words at the same time, of three people each: every door shows each user the right values alone.
+
+A door is a way for a conversation to reach a model: the guard of a framework, an interface on top of one, or the guard on
+HTTP. Both users go through the same guard, and the model's answers are streamed, cut at every character in turn. What a
+user interface reads of them are the values of its own user, event by event, and no model sees a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from contextvars import ContextVar
+from unittest.mock import patch
+
+import pytest
+
+pytest.importorskip("cryptography", reason="cryptography is not installed (extra vault)")
+
+from ctxguard import Stabilizer
+from ctxguard.pii import Vault, new_key
+from ctxguard.stores import MemoryStore
+
+SAID = "To <EMAIL_1>, <EMAIL_2>; <EMAIL_3> knows, <EMAIL_9> not, 1 < 2 & <EM"
+HOSTS = {"ada": "first-mail.net", "bob": "other-mail.net"}
+USER: ContextVar[str] = ContextVar("user")
+"""The user of a conversation, for frameworks that tell a guard nothing of their own."""
+
+
+def asked(user):
+    return f"These are ann@{HOSTS[user]}, ben@{HOSTS[user]}, eve@{HOSTS[user]}."
+
+
+def shown(user):
+    """Return what a user is to see of the answer."""
+    text = SAID
+    for number, name in enumerate(("ann", "ben", "eve"), 1):
+        text = text.replace(f"<EMAIL_{number}>", f"{name}@{HOSTS[user]}")
+    return text
+
+
+def pieces(at):
+    return [SAID[:at], SAID[at:]] if at else list(SAID)
+
+
+class Door:
+    """Holds the conversations of both users with one guard.
+
+    Attributes:
+        at: Where answers are cut, see `pieces`.
+        seen: What the model was sent.
+        closing: Ends what was opened.
+    """
+
+    def __init__(self, at):
+        vaults = Vault(MemoryStore(), key=new_key())
+        self.at, self.seen = at, []
+        self.vaults = {user: vaults.session(user) for user in HOSTS}
+        self.histories = {user: [] for user in HOSTS}
+        self.closing = ExitStack()
+        self.open()
+
+    def settings(self, user_of):
+        """Return the arguments of a framework's guard, whose context says the user."""
+        return {
+            "stabilizer": Stabilizer(4_000),
+            "vault": lambda context: self.vaults[user_of(context)],
+            "restore": True,
+        }
+
+    async def said(self, request):
+        """Yield the pieces of the model's answer to a request; the other user's turn comes after each."""
+        self.seen.append(str(request))
+        for piece in pieces(self.at):
+            await asyncio.sleep(0)
+            yield piece
+
+    def open(self):
+        """Make the guard, and what it guards."""
+
+    async def ask(self, user, text):
+        """Yield the texts of the events by which a user interface shows the answer."""
+        raise NotImplementedError
+        yield
+
+    async def converse(self, user):
+        USER.set(user)
+        for text in (asked(user), "Again.", asked(user)):
+            read = ""
+            async for piece in self.ask(user, text):
+                read += piece
+                assert shown(user).startswith(read), (self.at, read)
+            assert read == shown(user), self.at
+
+
+class LangChain(Door):
+    """An agent with a checkpointer, which streams messages."""
+
+    def open(self):
+        pytest.importorskip("langchain", reason="langchain is not installed (extra langchain)")
+        from langchain.agents import create_agent
+        from langgraph.checkpoint.memory import InMemorySaver
+
+        from ctxguard_langchain import ContextGuardMiddleware
+
+        guard = ContextGuardMiddleware(**self.settings(lambda runtime: runtime.context))
+        saver = InMemorySaver()
+        self.agent = create_agent(self.model(), [], middleware=[guard], context_schema=str, checkpointer=saver)
+
+    def model(self):
+        from langchain_core.language_models import BaseChatModel
+        from langchain_core.messages import AIMessageChunk
+        from langchain_core.outputs import ChatGenerationChunk
+
+        door = self
+
+        class Scripted(BaseChatModel):
+            _llm_type = "scripted"
+
+            def bind_tools(self, tools, **settings):
+                return self
+
+            def _generate(self, *args, **settings):
+                raise AssertionError("answers are streamed")
+
+            async def _astream(self, messages, stop=None, run_manager=None, **settings):
+                async for piece in door.said(messages):
+                    chunk = ChatGenerationChunk(message=AIMessageChunk(piece, id="run-1"))
+                    if run_manager:
+                        await run_manager.on_llm_new_token(piece, chunk=chunk)
+                    yield chunk
+
+        return Scripted()
+
+    def asking(self, user, text):
+        from langchain_core.messages import HumanMessage
+
+        return {"messages": [HumanMessage(text)]}, {"configurable": {"thread_id": user}}
+
+    async def ask(self, user, text):
+        async for chunk, _ in self.agent.astream(*self.asking(user, text), context=user, stream_mode="messages"):
+            yield chunk.text
+
+
+class LangChainEvents(LangChain):
+    """The same agent, and the events of `astream_events`."""
+
+    async def ask(self, user, text):
+        async for event in self.agent.astream_events(*self.asking(user, text), context=user, version="v2"):
+            if event["event"] == "on_chat_model_stream":
+                yield event["data"]["chunk"].text
+
+
+class LangGraph(LangChain):
+    """A graph of the program's own, whose node is a chain with a guard; the checkpoints are masked."""
+
+    def open(self):
+        pytest.importorskip("langgraph.graph", reason="langgraph is not installed (extra langgraph)")
+        from langgraph.checkpoint.memory import InMemorySaver
+        from langgraph.graph import START, MessagesState, StateGraph
+
+        from ctxguard.pii import Masker
+        from ctxguard.policies import default_stages
+        from ctxguard_langchain import ContextGuard, MaskedSerializer
+
+        def stabilizer_of(session):
+            masker = Masker(strategy="pseudonymize", vault=self.vaults[session])
+            return Stabilizer(4_000, stages=default_stages(masker=masker))
+
+        chain = ContextGuard(stabilizer_of, restore=True) | self.model()
+
+        async def answer(state, config):
+            return {"messages": [await chain.ainvoke(state["messages"], config)]}
+
+        graph = StateGraph(MessagesState)
+        graph.add_node("answer", answer)
+        graph.add_edge(START, "answer")
+        stored = Vault(MemoryStore(), key=new_key()).session("checkpoints")
+        self.saver = InMemorySaver(serde=MaskedSerializer(stored))
+        self.agent = graph.compile(checkpointer=self.saver)
+
+    async def ask(self, user, text):
+        async for chunk, _ in self.agent.astream(*self.asking(user, text), stream_mode="messages"):
+            yield chunk.text
+        stored = repr([dict(self.saver.storage), dict(self.saver.writes), dict(self.saver.blobs)])
+        assert not [host for host in HOSTS.values() if host in stored]
+
+
+class PydanticAI(Door):
+    """An agent, and the events of `run_stream_events`."""
+
+    def open(self):
+        pytest.importorskip("pydantic_ai", reason="PydanticAI is not installed (extra pydantic-ai)")
+        from pydantic_ai import Agent
+        from pydantic_ai.capabilities import AbstractCapability
+        from pydantic_ai.models.function import FunctionModel
+
+        from ctxguard_pydantic_ai import ContextGuard
+
+        if not hasattr(AbstractCapability, "get_wrapper_model"):
+            pytest.skip("this PydanticAI has no hook to restore responses")
+        guard = ContextGuard(**self.settings(lambda context: context.deps))
+        model = FunctionModel(stream_function=lambda messages, info: self.said(messages))
+        self.agent = Agent(model, deps_type=str, capabilities=[guard])
+
+    async def ask(self, user, text):
+        from pydantic_ai.messages import PartDeltaEvent, PartStartEvent
+
+        history = self.histories[user]
+        async with self.agent.run_stream_events(text, deps=user, message_history=history) as events:
+            async for event in events:
+                if isinstance(event, PartStartEvent):
+                    yield event.part.content
+                if isinstance(event, PartDeltaEvent):
+                    yield event.delta.content_delta
+        self.histories[user] = event.result.all_messages()
+
+
+class AgUi(PydanticAI):
+    """AG-UI's events of the same agent; the interface keeps the history, with the values."""
+
+    async def ask(self, user, text):
+        core = pytest.importorskip("ag_ui.core", reason="ag-ui-protocol is not installed")
+        from pydantic_ai.ui.ag_ui import AGUIAdapter
+
+        history = self.histories[user]
+        history.append(core.UserMessage(id=f"m{len(history)}", role="user", content=text))
+        given = {"thread_id": user, "run_id": "r", "state": {}, "tools": [], "context": [], "forwarded_props": {}}
+        adapter = AGUIAdapter(self.agent, core.RunAgentInput(messages=history, **given))
+        read = ""
+        async for event in adapter.run_stream(deps=user):
+            if event.type == core.EventType.TEXT_MESSAGE_CONTENT:
+                yield event.delta
+                read += event.delta
+        history.append(core.AssistantMessage(id=f"m{len(history)}", role="assistant", content=read))
+
+
+class Vercel(PydanticAI):
+    """The stream for Vercel's AI SDK of the same agent."""
+
+    async def ask(self, user, text):
+        vercel = pytest.importorskip("pydantic_ai.ui.vercel_ai")
+        types = pytest.importorskip("pydantic_ai.ui.vercel_ai.request_types")
+
+        def message(role, said):
+            part = types.TextUIPart(text=said)
+            self.histories[user].append(types.UIMessage(id=f"m{len(self.histories[user])}", role=role, parts=[part]))
+
+        message("user", text)
+        request = types.SubmitMessage(id="1", messages=self.histories[user])
+        read = ""
+        async for chunk in vercel.VercelAIAdapter(self.agent, request).run_stream(deps=user):
+            if chunk.type == "text-delta":
+                yield chunk.delta
+                read += chunk.delta
+        message("assistant", read)
+
+
+class AgentsSdk(Door):
+    """A run of the Agents SDK with a session, whose stored items are masked."""
+
+    def open(self):
+        agents = pytest.importorskip("agents", reason="the Agents SDK (openai-agents) is not installed")
+        from openai.types.responses import Response, ResponseCompletedEvent, ResponseTextDeltaEvent
+
+        from ctxguard_openai_agents import MaskedSession, call_model_input_filter, with_restored_values
+
+        agents.set_tracing_disabled(True)
+        settings = self.settings(lambda context: context.context)
+        assert settings.pop("restore")
+        door = self
+
+        class Scripted(agents.Model):
+            async def get_response(self, *args, **settings):
+                raise AssertionError("answers are streamed")
+
+            async def stream_response(self, system_instructions, input, *args, **settings):  # noqa: A002 - the SDK's name
+                place = {"item_id": "m1", "output_index": 0, "content_index": 0, "logprobs": []}
+                kind, number = "response.output_text.delta", 0
+                async for piece in door.said(input):
+                    yield ResponseTextDeltaEvent.construct(type=kind, delta=piece, sequence_number=number, **place)
+                    number += 1
+                content = [{"type": "output_text", "text": SAID, "annotations": []}]
+                item = {"id": "m1", "type": "message", "role": "assistant", "status": "completed", "content": content}
+                response = Response.construct(id="r1", output=[item], object="response").model_dump(exclude_unset=True)
+                kind = "response.completed"
+                yield ResponseCompletedEvent.construct(type=kind, response=response, sequence_number=number)
+
+        self.agent = agents.Agent(name="clerk", model=with_restored_values(Scripted()))
+        self.config = agents.RunConfig(call_model_input_filter=call_model_input_filter(**settings))
+        self.stored = {user: agents.SQLiteSession(user) for user in HOSTS}
+        for session in self.stored.values():
+            self.closing.callback(session.close)
+        self.sessions = {user: MaskedSession(self.stored[user], self.vaults[user]) for user in HOSTS}
+
+    async def ask(self, user, text):
+        from agents import Runner
+
+        result = Runner.run_streamed(
+            self.agent, text, context=user, session=self.sessions[user], run_config=self.config
+        )
+        async for event in result.stream_events():
+            if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
+                yield event.data.delta
+        assert result.final_output == shown(user)
+        assert HOSTS[user] not in str(await self.stored[user].get_items())
+
+
+class Strands(Door):
+    """An agent of each user with one plugin; it holds its history itself."""
+
+    def open(self):
+        pytest.importorskip("strands.middleware", reason="Strands is not installed (extra strands)")
+        from strands import Agent
+        from strands_agents.scripted_strands import ScriptedModel
+
+        from ctxguard_strands import ContextGuard
+
+        guard = ContextGuard(**self.settings(lambda context: context.invocation_state["user"]))
+        self.model = ScriptedModel(SAID, at=self.at)
+        self.seen = self.model.calls
+        self.agents = {user: Agent(self.model, plugins=[guard], callback_handler=None) for user in HOSTS}
+
+    async def ask(self, user, text):
+        async for event in self.agents[user].stream_async(text, invocation_state={"user": user}):
+            yield event.get("data", "")
+
+
+class ADK(Door):
+    """A runner with one plugin and sessions of both users."""
+
+    def open(self):
+        pytest.importorskip("google.adk", reason="the Agent Development Kit is not installed (extra adk)")
+        from adk.scripted_llm import Chat, ScriptedLlm
+
+        from ctxguard_adk import ContextGuard
+
+        guard = ContextGuard(**self.settings(lambda context: context.user_id))
+        self.model = ScriptedLlm(SAID, at=self.at)
+        self.seen = self.model.seen
+        self.chats = {user: Chat(self.model, guard, user) for user in HOSTS}
+
+    async def ask(self, user, text):
+        from adk.scripted_llm import text_of
+
+        for event in await self.chats[user].ask(text, streams=True):
+            yield text_of([event], partial=True)
+
+
+class CrewAI(Door):
+    """A guarded LLM of two threads' calls, and the events of its stream."""
+
+    def open(self):
+        pytest.importorskip("crewai.llms", reason="CrewAI is not installed (extra crewai)")
+        from crewai_agents.scripted_crew import ScriptedLLM
+
+        from ctxguard_crewai import guarded_llm
+
+        self.llm = ScriptedLLM(SAID, at=self.at, streams=True)
+        self.seen = self.llm.seen
+        self.guarded = guarded_llm(self.llm, **self.settings(lambda call: USER.get()))
+
+    async def ask(self, user, text):
+        from crewai.events.event_bus import crewai_event_bus
+        from crewai.events.types.llm_events import LLMStreamChunkEvent
+
+        history, read = self.histories[user], []
+        history.append({"role": "user", "content": text})
+
+        def call():
+            with crewai_event_bus.scoped_handlers():
+                crewai_event_bus.on(LLMStreamChunkEvent)(lambda source, event: read.append(event.chunk))
+                said = self.guarded.call(history, from_agent=None)
+                crewai_event_bus.flush()
+            return said
+
+        history.append({"role": "assistant", "content": call()})
+        await asyncio.sleep(0)
+        for piece in read:
+            yield piece
+
+
+class Wire(Door):
+    """The guard on HTTP requests of one client, by which one key serves both users. The client keeps the history."""
+
+    api = "chat"
+
+    def open(self):
+        self.http = pytest.importorskip("httpx", reason="httpx is not installed")
+        import scripted_model
+
+        from ctxguard.wire import AsyncTransport, Guard
+
+        self.closing.enter_context(patch.object(scripted_model, "pieces", lambda text: pieces(self.at)))
+        script = scripted_model.Model(self.api, [[SAID]], streams=True)
+        self.seen = script.raw
+        transport = AsyncTransport(Guard(Stabilizer(4_000)), transport=script.transport())
+        self.client = self.http.AsyncClient(transport=transport)
+
+    async def ask(self, user, text):
+        import scripted_model as scripted
+
+        history = self.histories[user]
+        history.append(scripted.question(self.api, text))
+        streams = {} if self.api == "gemini" else {"stream": True}
+        path = scripted.PATHS[self.api].replace(":generateContent", ":streamGenerateContent")
+        body = scripted.request(self.api, history, **streams)
+        async with self.client.stream("POST", f"http://provider{path}", json=body) as answer:
+            raw = b"".join([chunk async for chunk in answer.aiter_raw()])
+        members, _ = scripted.CLIENTS[self.api](None, raw)
+        history += members
+        for event in scripted.events_of(raw):
+            yield self.text_of(event)
+
+    @staticmethod
+    def text_of(event):
+        return "".join(choice["delta"].get("content") or "" for choice in event["choices"])
+
+
+class WireResponses(Wire):
+    """The same, by OpenAI's Responses."""
+
+    api = "responses"
+
+    @staticmethod
+    def text_of(event):
+        return event["delta"] if event["type"] == "response.output_text.delta" else ""
+
+
+class WireAnthropic(Wire):
+    """The same, by Anthropic's Messages."""
+
+    api = "anthropic"
+
+    @staticmethod
+    def text_of(event):
+        return event["delta"].get("text", "") if event["type"] == "content_block_delta" else ""
+
+
+class WireGemini(Wire):
+    """The same, by Gemini's contents."""
+
+    api = "gemini"
+
+    @staticmethod
+    def text_of(event):
+        return "".join(part.get("text", "") for part in event["candidates"][0]["content"]["parts"])
+
+
+class Bedrock(Door):
+    """A guarded client of boto3, against a server on loopback that answers with Amazon's binary events."""
+
+    def open(self):
+        boto3 = pytest.importorskip("boto3", reason="boto3 is not installed (extra bedrock)")
+        from cloud_server import serving
+        from converse_server import Converse
+
+        from ctxguard_bedrock import guarded
+
+        door = self
+
+        class Scripted(Converse):
+            def reply(self, body):
+                return [{"text": SAID}], "end_turn"
+
+            @staticmethod
+            def deltas(block):
+                return ({"text": piece} for piece in pieces(door.at))
+
+        server = Scripted()
+        self.seen = server.raw
+        address = self.closing.enter_context(serving(server))
+        settings = dict.fromkeys(("aws_access_key_id", "aws_secret_access_key"), "none")
+        client = boto3.client("bedrock-runtime", endpoint_url=address, region_name="us-east-1", **settings)
+        self.closing.callback(client.close)
+        self.client = guarded(client, Stabilizer(4_000))
+
+    async def ask(self, user, text):
+        history = self.histories[user]
+        history.append({"role": "user", "content": [{"text": text}]})
+
+        def call():
+            return list(self.client.converse_stream(modelId="amazon.nova-pro-v1:0", messages=history)["stream"])
+
+        texts = [
+            one["contentBlockDelta"]["delta"]["text"]
+            for one in await asyncio.to_thread(call)
+            if "contentBlockDelta" in one
+        ]
+        history.append({"role": "assistant", "content": [{"text": "".join(texts)}]})
+        for piece in texts:
+            yield piece
+
+
+DOORS = {
+    "langchain": LangChain,
+    "langchain events": LangChainEvents,
+    "langgraph": LangGraph,
+    "pydantic_ai": PydanticAI,
+    "ag_ui": AgUi,
+    "vercel": Vercel,
+    "openai_agents": AgentsSdk,
+    "strands": Strands,
+    "adk": ADK,
+    "crewai": CrewAI,
+    "chat": Wire,
+    "responses": WireResponses,
+    "anthropic": WireAnthropic,
+    "gemini": WireGemini,
+    "bedrock": Bedrock,
+}
+
+
+SOME, ALL = range(0, len(SAID), 9), range(len(SAID))
+
+
+@pytest.mark.filterwarnings("ignore:\\[EXPERIMENTAL\\]")  # ADK warns of its own features
+@pytest.mark.parametrize("places", [SOME, pytest.param(ALL, marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("door", DOORS)
+async def test_each_user_sees_the_right_values_and_no_model_sees_any(door, places):
+    for at in places:
+        opened = DOORS[door](at)
+        with opened.closing:
+            await asyncio.gather(*map(opened.converse, HOSTS))
+        assert len(opened.seen) == 2 * 3
+        assert not [host for host in HOSTS.values() if host in str(opened.seen)], at
