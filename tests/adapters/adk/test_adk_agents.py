@@ -9,6 +9,7 @@ pytest.importorskip("google.adk", reason="the Agent Development Kit is not insta
 from google.adk.agents import LlmAgent
 from google.genai import types
 from pydantic import BaseModel
+from restored import restoring
 from scripted_llm import Chat, ScriptedLlm, calls_of, text_of
 
 from ctxguard import BudgetExceededError, Stabilizer
@@ -23,23 +24,25 @@ pytestmark = pytest.mark.filterwarnings(r"ignore:\[EXPERIMENTAL\]")  # ADK warns
 MAIL = "jane.doe@corp-mail.net"
 
 
-def look_up(order: str) -> str:
-    """Look an order up."""
-    return f"order {order} of {MAIL}\n" + "scan=truck status=moving\n" * 100
-
-
-def steps(count, parallel=1):
-    return [[("look_up", {"order": f"A-{step}-{n}"}) for n in range(parallel)] for step in range(count)]
-
-
+@pytest.mark.parametrize("restore", [False, True])
 @pytest.mark.parametrize("parallel", [1, 3])
-async def test_thirty_steps_fit_at_every_call_with_cuts_and_stay_raw_in_the_session(parallel):
-    model, reports = ScriptedLlm(*steps(30, parallel), "done"), []
-    budget = 1_500 * parallel
-    guard = ContextGuard(Stabilizer(budget), on_report=reports.append)
+async def test_thirty_steps_fit_at_every_call_with_cuts_and_stay_raw_in_the_session(parallel, restore):
+    given, reports, wanted = [], [], [f"A-{step}-{n} of <EMAIL_1>" for step in range(30) for n in range(parallel)]
+
+    def look_up(order: str) -> str:
+        """Look an order up."""
+        given.append(order)
+        return f"It is that of {MAIL}\n" + "scan=truck status=moving\n" * 100
+
+    calls = [("look_up", {"order": order}) for order in wanted]
+    steps = [calls[at : at + parallel] for at in range(0, len(calls), parallel)]
+    model = ScriptedLlm(*steps, "done, <EMAIL_1>")
+    budget = 1_600 * parallel
+    guard = ContextGuard(Stabilizer(budget), on_report=reports.append, **(restoring() if restore else {}))
     chat = Chat(model, guard, instruction="Be brief.", tools=[look_up])
     events = await chat.ask(f"I am {MAIL}. Where are my orders?")
-    assert text_of(events) == "done"
+    shown = [text.replace("<EMAIL_1>", MAIL) if restore else text for text in ("done, <EMAIL_1>", *wanted)]
+    assert [text_of(events), *given] == shown
     assert len(reports) == len(model.seen) == 31
     assert all(report.ok and report.tokens_after <= budget for report in reports)
     assert {report.session for report in reports} == {"of-ada"}
@@ -52,7 +55,7 @@ async def test_thirty_steps_fit_at_every_call_with_cuts_and_stay_raw_in_the_sess
         assert "Be brief." in request.config.system_instruction
     responses = [one for event in chat.session.events for one in event.get_function_responses()]
     assert len(responses) == 30 * parallel
-    assert str(chat.session.events).count(MAIL) == 30 * parallel + 1
+    assert str(chat.session.events).count(MAIL) == 30 * parallel + 1 + str(shown).count(MAIL)
 
 
 async def test_the_instruction_and_the_tools_are_counted_and_masked_and_the_agent_keeps_its_own():
