@@ -89,7 +89,7 @@ class ContextGuard(BasePlugin):
         name: str = "ctxguard",
     ) -> None:
         super().__init__(name=name)
-        options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
+        options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report, restore=restore)
         self._per_run: PerRun[CallbackContext] = PerRun(stabilizer, vault, options)
         self._restore = restore
         # A call is known by the actions of its event, which all callbacks of the call share. A reference to them

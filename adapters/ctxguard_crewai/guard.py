@@ -14,7 +14,7 @@ with extra("crewai", "ctxguard_crewai needs CrewAI"):
     from crewai import BaseLLM
     from crewai.utilities.exceptions.context_window_exceeding_exception import LLMContextLengthExceededError
 
-from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
+from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions, takes_stabilizer
 from ctxguard.adapting.request import Request
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, adrive, drive
@@ -45,6 +45,7 @@ class LLMCall(NamedTuple):
     task: Any
 
 
+@takes_stabilizer("guarded_llm")
 def guarded_llm(
     llm: LLM,
     stabilizer: Stabilizer | Callable[[LLMCall], Stabilizer],
@@ -77,11 +78,14 @@ def guarded_llm(
         restore: Whether to restore masked values in texts, structured output, and streamed events, too.
 
     Raises:
-        ConfigError: If `llm` is not an LLM, `stabilizer` or `vault` has another type, or `on_report` is not a function.
+        ConfigError: If `llm` is not an LLM, or is guarded already, `stabilizer` or `vault` has another type,
+            `on_report` is not a function, or `restore` has nothing to restore.
     """
     if not isinstance(llm, BaseLLM):
         raise ConfigError(f"llm is an LLM of crewai, not {type(llm).__name__}; write LLM(model='…')", setting="llm")
-    options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
+    if isinstance(llm, _Guarded):
+        raise ConfigError("this LLM is guarded already; pass the one that it was made of", setting="llm")
+    options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report, restore=restore)
     guard = _Guard(PerRun(stabilizer, vault, options), restore=restore)
     made: Any = llm.model_copy()
     made.__class__ = _guarded_class(cast("Any", type(llm)))

@@ -102,7 +102,11 @@ class ContextGuardMiddleware(_Middleware):
             self.__class__ = _PersistingMiddleware  # it has a `before_model` hook, which adds a step to the graph
         self.tools = []
         options = RunOptions(
-            window=window, keep_thinking=keep_thinking, max_result_tokens=max_result_tokens, on_report=on_report
+            window=window,
+            keep_thinking=keep_thinking,
+            max_result_tokens=max_result_tokens,
+            on_report=on_report,
+            restore=restore,
         )
         self.per_run: PerRun[Runtime[Any]] = PerRun(stabilizer, vault, options)
         self.persist = persist

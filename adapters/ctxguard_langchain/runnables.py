@@ -144,7 +144,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         self.name = "ctxguard"
         self.restore = restore
         self._has_model = False
-        options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
+        options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report, restore=restore)
         self.per_run: PerRun[str | None] = PerRun(stabilizer, options=options)
         if model is not None and not isinstance(model, Runnable):
             raise ConfigError(

@@ -255,11 +255,11 @@ class ContextGuard(AbstractCapability[Any]):
             keep_thinking=self.keep_thinking,
             max_result_tokens=self.max_result_tokens,
             on_report=self.on_report,
+            restore=self.restore,
         )
         self._per_run = PerRun(self.stabilizer, self.vault, options)
-        if self.restore and not hasattr(AbstractCapability, "get_wrapper_model"):
-            told = "this version of PydanticAI cannot restore responses; update it, or unmask the output yourself"
-            raise ConfigError(told, setting="restore")
+        if self.restore:
+            require_wrapper_model()
 
     def __call__(self, *given: object, **named: object) -> NoReturn:
         """Raise an error that says what to write where a function is expected, such as a history processor.
@@ -468,6 +468,13 @@ class ContextGuard(AbstractCapability[Any]):
             return result
         returned = result if isinstance(result, ToolReturn) else ToolReturn(value)
         return replace(returned, return_value=bounded.text, metadata=_metadata(returned.metadata, value))
+
+
+def require_wrapper_model() -> None:
+    """Raise `ConfigError` if the installed PydanticAI lets no capability change responses."""
+    if not hasattr(AbstractCapability, "get_wrapper_model"):
+        told = "this version of PydanticAI cannot restore responses; update it, or unmask the output yourself"
+        raise ConfigError(told, setting="restore")
 
 
 ContextGuard.__init__ = takes_stabilizer("ContextGuard")(ContextGuard.__init__)  # type: ignore[method-assign]  # written by `dataclass`

@@ -93,7 +93,7 @@ class ContextGuard(Plugin):
         restore: bool = False,
     ) -> None:
         super().__init__()
-        options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
+        options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report, restore=restore)
         self._per_run: PerRun[RunContext] = PerRun(stabilizer, vault, options)
         self._restore = restore
 

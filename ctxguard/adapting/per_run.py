@@ -159,6 +159,7 @@ class RunOptions:
         max_result_tokens: Number of tokens above which the output of a tool is shortened when the tool returns. None
             means that outputs are not shortened at that point.
         on_report: Function called with each report.
+        restore: Whether masked values are restored in the model's responses.
 
     Raises:
         ConfigError: If `on_report` is not a function, or `max_result_tokens` is not a whole number of at least 1.
@@ -168,6 +169,7 @@ class RunOptions:
     keep_thinking: bool = False
     max_result_tokens: int | None = None
     on_report: OnReport | None = None
+    restore: bool = False
 
     def __post_init__(self) -> None:
         valid_listener(self.on_report)
@@ -288,7 +290,7 @@ class PerRun(Generic[Context]):
         options: The settings of the guard.
 
     Raises:
-        ConfigError: If `stabilizer` or `vault` has another type.
+        ConfigError: If `stabilizer` or `vault` has another type, or values are to be restored and all are redacted.
     """
 
     def __init__(
@@ -301,6 +303,8 @@ class PerRun(Generic[Context]):
         self._stabilizer = stabilizer if is_choice else require_stabilizer(stabilizer)
         self._vault = vault if vault is None or is_function(vault) else require_vault(vault)
         self.options = options or RunOptions()
+        if self.options.restore and vault is None and isinstance(self._stabilizer, Stabilizer):
+            _require_placeholders(self._stabilizer)
         # keeping a reference to the stabilizer prevents its id() from being reused
         self._cached: Recent[tuple[int, int], tuple[Stabilizer, ForRun]] = Recent(_REMEMBERED)
 
@@ -344,6 +348,18 @@ class PerRun(Generic[Context]):
 
 def _has_vault(stabilizer: Stabilizer) -> bool:
     return any(masker.vault is not None for masker in stabilizer.stages.maskers)
+
+
+def _require_placeholders(stabilizer: Stabilizer) -> None:
+    """Raise `ConfigError` if no value can be restored, because none has a placeholder of its own."""
+    given = [masker.strategy for masker in stabilizer.stages.maskers]
+    ways = {way for one in given for way in ([one] if isinstance(one, str) else one.values())}
+    if "pseudonymize" not in ways:
+        told = (
+            "restore=True has nothing to restore, because this stabilizer puts no placeholders in the place of values; "
+            "give the guard vault=…, or the stabilizer a MaskPII(Masker(strategy='pseudonymize'))"
+        )
+        raise ConfigError(told, setting="restore")
 
 
 def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:
@@ -412,22 +428,24 @@ def takes_stabilizer(name: str) -> Callable[[F], F]:
 
 def _misfit(name: str, signature: inspect.Signature, named: Mapping[str, object], told: str) -> ConfigError:
     own = [each for each in signature.parameters if each != "self"]
-    line = f"write {name}(Stabilizer(budget=8_000))"
-    unknown = next((each for each in named if each not in own), None)
+    first, own = own[: own.index("stabilizer")], own[own.index("stabilizer") :]
+    begin = f"{name}({''.join(f'{each}, ' for each in first)}"
+    line = f"write {begin}Stabilizer(budget=8_000))"
+    unknown = next((each for each in named if each not in (*first, *own)), None)
     if unknown is None and "stabilizer" in told:
         return ConfigError(f"{name} needs a Stabilizer; {line}", setting="stabilizer")
     if unknown is None:
         options = ", ".join(own[1:])
         return ConfigError(
-            f"{name} takes a Stabilizer, and all else by name ({options}); write {name}(stabilizer, {own[1]}=…)",
+            f"{name} takes a Stabilizer, and all else by name ({options}); write {begin}stabilizer, {own[1]}=…)",
             setting=own[1],
         )
     if unknown == "policy":
-        told = f"policy is a setting of the Stabilizer; write {name}(Stabilizer.from_policy('chat', budget=…))"
+        told = f"policy is a setting of the Stabilizer; write {begin}Stabilizer.from_policy('chat', budget=…))"
         return ConfigError(told, setting=unknown)
     if unknown in {*inspect.signature(Stabilizer).parameters, *WINDOW_SETTINGS}:
         others = "" if unknown == "budget" else "budget=…, "
-        told = f"{unknown} is a setting of the Stabilizer; write {name}(Stabilizer({others}{unknown}=…))"
+        told = f"{unknown} is a setting of the Stabilizer; write {begin}Stabilizer({others}{unknown}=…))"
         return ConfigError(told, setting=unknown)
     known = f"known are {', '.join(own)}"
     return ConfigError(f"{name} has no setting {unknown!r}{nearest(unknown, own)}; {known}", setting=unknown)

@@ -120,7 +120,6 @@ async def test_a_response_that_a_program_keeps_for_others_never_gets_a_value():
         async def generate_content_async(self, llm_request, stream=False):
             yield kept
 
-    guard = guard_of(None)
     guard = ContextGuard(Stabilizer.from_policy("default", budget=4_000), vault=session(), restore=True)
     assert text_of(await Chat(Keeping(), guard).ask(ASKED)) == f"You are {PEOPLE[0]}."
     assert kept.content.parts[0].text == "You are <EMAIL_1>."

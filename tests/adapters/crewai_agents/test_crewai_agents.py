@@ -145,3 +145,7 @@ def test_everything_else_is_that_of_the_original_which_stays_as_it_was():
     assert MAIL not in str(llm.seen)
     with pytest.raises(ConfigError, match="llm is an LLM of crewai, not str"):
         guarded_llm("gpt-5.5", Stabilizer(1_800))
+    with pytest.raises(ConfigError, match="guarded already"):
+        guarded_llm(guarded, Stabilizer(1_800))
+    with pytest.raises(ConfigError, match=r"write guarded_llm\(llm, Stabilizer\(budget=…\)\)"):
+        guarded_llm(llm, budget=1_800)
