@@ -23,6 +23,7 @@ from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import adrive
+from ctxguard.errors import ConfigError
 from ctxguard.formats.gemini import GoogleAdapter
 from ctxguard_adk.restoring import AdkAnswer
 
@@ -56,7 +57,8 @@ class ContextGuard(BasePlugin):
     parameters of tools and output schemas cannot be changed, so a rule that matches in them ends the call with
     `CheckFailedError`. All of these are counted. ADK raises what a plugin raises as the cause of a `RuntimeError`.
 
-    Plugins run in their order, so put the guard last. A live connection is guarded when it opens.
+    Plugins run in their order, so put the guard last. `run_live` is refused: ADK sends the history of a live connection
+    and all that is said in it without asking plugins.
 
     Args:
         stabilizer: The stabilizer, or a function that returns one for the context of a call.
@@ -95,6 +97,16 @@ class ContextGuard(BasePlugin):
         # A call is known by the actions of its event, which all callbacks of the call share. A reference to them
         # prevents their id() from being reused.
         self._answers: Recent[str, dict[int, tuple[object, AdkAnswer]]] = Recent(_INVOCATIONS)
+
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Refuse a live run, of which the guard would see nothing.
+
+        Raises:
+            ConfigError: If the run is live.
+        """
+        if invocation_context.live_request_queue is not None:
+            told = "run_live is not guarded: ADK sends it past its plugins; use run_async, or an app without the guard"
+            raise ConfigError(told, setting="plugins")
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest

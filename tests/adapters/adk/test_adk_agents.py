@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+
 import pytest
 
 pytest.importorskip("google.adk", reason="the Agent Development Kit is not installed (extra adk)")
 
-from google.adk.agents import LlmAgent
+from google.adk.agents import LiveRequestQueue, LlmAgent
 from google.genai import types
 from pydantic import BaseModel
 from restored import restoring
 from scripted_llm import Chat, ScriptedLlm, calls_of, text_of
 
 from ctxguard import BudgetExceededError, Stabilizer
-from ctxguard.errors import CheckFailedError
+from ctxguard.errors import CheckFailedError, ConfigError
 from ctxguard.formats.gemini import GoogleAdapter
 from ctxguard.history import pair
 from ctxguard.policies import agent_stages
@@ -148,9 +150,25 @@ async def test_a_text_that_was_shortened_is_read_back_whole_and_with_its_values(
     assert calls_of(events)[0] == {}
 
 
-def test_arguments_of_a_stabilizer_are_answered_with_the_line_to_write():
-    from ctxguard.errors import ConfigError
-    from ctxguard_adk import ContextGuard
+async def test_a_live_run_is_refused_by_name_and_nothing_is_sent():
+    class Live(ScriptedLlm):
+        @asynccontextmanager
+        async def connect(self, llm_request):
+            self.seen.append(str(llm_request.contents))
+            yield None
 
+    model = Live("done")
+    chat = Chat(model, ContextGuard(Stabilizer(2_000)))
+    await chat.ask(f"I am {MAIL}.")
+    queue = LiveRequestQueue()
+    queue.send_content(types.Content(role="user", parts=[types.Part(text=f"I am {MAIL}.")]))
+    with pytest.raises(RuntimeError, match="run_live is not guarded") as caught:
+        async for _ in chat.runner.run_live(user_id="ada", session_id="of-ada", live_request_queue=queue):
+            pass
+    assert isinstance(caught.value.__cause__, ConfigError)
+    assert len(model.seen) == 1
+
+
+def test_arguments_of_a_stabilizer_are_answered_with_the_line_to_write():
     with pytest.raises(ConfigError, match=r"ContextGuard\(Stabilizer\("):
         ContextGuard(budget=8_000)
