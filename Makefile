@@ -75,6 +75,14 @@ test-adk test-crewai: test-%: .venv-apart/%/oldest/.done .venv-apart/%/newest/.d
 	$(QUIET) .venv-apart/$*/oldest/bin/python -m pytest -W ignore tests/adapters/$** $(APART) -k $*
 	$(QUIET) .venv-apart/$*/newest/bin/python -m pytest -W ignore tests/adapters/$** $(APART) tests/test_docs.py -k $*
 
+.venv-litellm/.done: pyproject.toml adapters/constraints/newest.txt
+	$(PYTHON) -m venv .venv-litellm
+	.venv-litellm/bin/python -m pip install -q --no-compile -c adapters/constraints/newest.txt -e '.[cli,tokens,vault,proxy,testing]' 'litellm[proxy]' openai anthropic pytest-asyncio pytest-timeout
+	@touch $@
+
+test-litellm: .venv-litellm/.done ## the guardrail in LiteLLM's own proxy, in an environment of its own
+	.venv-litellm/bin/python -m pytest -W ignore tests/wire/test_litellm_guard.py tests/adapters/test_two_users_at_every_door.py -k litellm
+
 .venv-durable/.done: pyproject.toml
 	$(PYTHON) -m venv .venv-durable
 	.venv-durable/bin/python -m pip install -q --upgrade pip
@@ -196,4 +204,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo clients test test-all quick test-without-recordings cover types layers test-durable test-oldest test-adk test-crewai test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks notebook-pages outputs format clean
+.PHONY: help demo clients test test-all quick test-without-recordings cover types layers test-durable test-oldest test-adk test-crewai test-litellm test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks notebook-pages outputs format clean

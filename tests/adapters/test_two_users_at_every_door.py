@@ -8,6 +8,7 @@ user interface reads of them are the values of its own user, event by event, and
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import ExitStack
 from contextvars import ContextVar
 from unittest.mock import patch
@@ -446,6 +447,37 @@ class WireGemini(Wire):
         return "".join(part.get("text", "") for part in event["candidates"][0]["content"]["parts"])
 
 
+class LiteLLM(Door):
+    """The guardrail in LiteLLM's proxy, called by its hooks; the client keeps the history."""
+
+    def open(self):
+        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # nothing is loaded from elsewhere
+        pytest.importorskip("litellm", reason="litellm is not installed")
+        from ctxguard_litellm import Guard
+
+        self.guard = Guard(Stabilizer(4_000), event_hook=["pre_call", "post_call"], default_on=True)
+
+    async def ask(self, user, text):
+        from litellm.types.utils import Delta, ModelResponseStream, StreamingChoices
+
+        history = self.histories[user]
+        history.append({"role": "user", "content": text})
+        asked = {"model": "m", "messages": list(history), "stream": True, "litellm_call_id": f"{user} {len(history)}"}
+        data = await self.guard.async_pre_call_hook(None, None, asked, "acompletion")
+
+        async def chunks():
+            async for piece in self.said(data["messages"]):
+                yield ModelResponseStream(choices=[StreamingChoices(index=0, delta=Delta(content=piece))])
+            yield ModelResponseStream(choices=[StreamingChoices(index=0, delta=Delta(), finish_reason="stop")])
+
+        read = ""
+        async for chunk in self.guard.async_post_call_streaming_iterator_hook(None, chunks(), data):
+            piece = chunk.choices[0].delta.content or ""
+            yield piece
+            read += piece
+        history.append({"role": "assistant", "content": read})
+
+
 class Bedrock(Door):
     """A guarded client of boto3, against a server on loopback that answers with Amazon's binary events."""
 
@@ -507,6 +539,7 @@ DOORS = {
     "anthropic": WireAnthropic,
     "gemini": WireGemini,
     "bedrock": Bedrock,
+    "litellm": LiteLLM,
 }
 
 
