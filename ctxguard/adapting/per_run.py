@@ -426,14 +426,19 @@ def takes_stabilizer(name: str) -> Callable[[F], F]:
     return decorate
 
 
+_TAKEN: Final = ("stabilizer", "guard")
+"""Names of the parameters that take a stabilizer; `guard` also takes a guard on the wire."""
+
+
 def _misfit(name: str, signature: inspect.Signature, named: Mapping[str, object], told: str) -> ConfigError:
     own = [each for each in signature.parameters if each != "self"]
-    first, own = own[: own.index("stabilizer")], own[own.index("stabilizer") :]
+    taken = next(each for each in own if each in _TAKEN)
+    first, own = own[: own.index(taken)], own[own.index(taken) :]
     begin = f"{name}({''.join(f'{each}, ' for each in first)}"
     line = f"write {begin}Stabilizer(budget=8_000))"
     unknown = next((each for each in named if each not in (*first, *own)), None)
-    if unknown is None and "stabilizer" in told:
-        return ConfigError(f"{name} needs a Stabilizer; {line}", setting="stabilizer")
+    if unknown is None and repr(taken) in told:
+        return ConfigError(f"{name} needs a Stabilizer; {line}", setting=taken)
     if unknown is None:
         options = ", ".join(own[1:])
         return ConfigError(

@@ -261,7 +261,11 @@ class Guard:
         self._holdout: float = holdout
         self._keeps_thinking = settings.get("keep_thinking")
         self._credentials = settings.get("credentials", Credentials())
-        self._threads = Threads(settings.get("vault"))
+        vault = settings.get("vault")
+        if vault is not None and not hasattr(vault, "session"):
+            told = f"vault is that of all sessions here, not {type(vault).__name__}; write vault=Vault(store, key=…)"
+            raise ConfigError(told, setting="vault")
+        self._threads = Threads(vault)
         self.metrics: Metrics = Metrics()
         self.refusals: dict[tuple[str, str], str] = {}
         self._caches = Caches(self.metrics)

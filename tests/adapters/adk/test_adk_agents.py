@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("google.adk", reason="the Agent Development Kit is not installed (extra adk)")
 
 from google.adk.agents import LiveRequestQueue, LlmAgent
+from google.adk.apps import App
+from google.adk.runners import InMemoryRunner
 from google.genai import types
 from pydantic import BaseModel
 from restored import restoring
@@ -167,6 +170,38 @@ async def test_a_live_run_is_refused_by_name_and_nothing_is_sent():
             pass
     assert isinstance(caught.value.__cause__, ConfigError)
     assert len(model.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "told", "make"),
+    [
+        ("plugins", "Input should be a valid list", lambda guard: App(name="a", root_agent=AGENT, plugins=guard)),
+        (
+            "plugins.0",
+            "Input should be an instance of BasePlugin",
+            lambda guard: App(name="a", root_agent=AGENT, plugins=[ContextGuard]),
+        ),
+        (
+            "before_model_callback",
+            "Input should be callable",
+            lambda guard: LlmAgent(name="a", before_model_callback=guard),
+        ),
+        ("", "Plugin with name 'ctxguard' already registered", lambda guard: InMemoryRunner(app=two(guard))),
+    ],
+)
+def test_what_adk_rejects_is_explained_on_the_page(place, told, make):
+    with pytest.raises(ValueError, match=told) as caught:
+        make(ContextGuard(Stabilizer(1_500)))
+    page = (Path(__file__).parents[3] / "docs" / "adk.md").read_text(encoding="utf-8")
+    assert place in str(caught.value)
+    assert any(place in row and told in row for row in page.splitlines())
+
+
+AGENT = LlmAgent(name="clerk", model=ScriptedLlm("done"))
+
+
+def two(guard):
+    return App(name="a", root_agent=AGENT, plugins=[guard, guard])
 
 
 def test_arguments_of_a_stabilizer_are_answered_with_the_line_to_write():

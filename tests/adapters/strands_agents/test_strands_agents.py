@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("strands.middleware", reason="Strands is not installed (extra strands)")
@@ -132,6 +134,22 @@ def test_what_is_called_without_a_loop_is_guarded_too():
     model = ScriptedModel([("look_up", {"order": "A-1"})], "done")
     assert str(agent_of(model, ContextGuard(Stabilizer(1_500)))(f"I am {MAIL}")).strip() == "done"
     assert MAIL not in str(model.calls)
+
+
+@pytest.mark.parametrize(
+    ("told", "make"),
+    [
+        ("'ContextGuard' object is not iterable", lambda guard: {"plugins": guard}),
+        ("missing 1 required positional argument: 'agent'", lambda guard: {"plugins": [ContextGuard]}),
+        ("Must be a HookProvider instance", lambda guard: {"hooks": [guard]}),
+        ("has no attribute 'register_hooks'", lambda guard: {"conversation_manager": guard}),
+        ("'Stabilizer' object has no attribute 'name'", lambda guard: {"plugins": [Stabilizer(1_500)]}),
+    ],
+)
+def test_what_strands_rejects_is_explained_on_the_page(told, make):
+    with pytest.raises(Exception, match=told):
+        Agent(ScriptedModel("done"), **make(ContextGuard(Stabilizer(1_500))))
+    assert told in (Path(__file__).parents[3] / "docs" / "strands.md").read_text(encoding="utf-8")
 
 
 def test_arguments_of_a_stabilizer_are_answered_with_the_line_to_write():
