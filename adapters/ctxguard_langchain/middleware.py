@@ -17,7 +17,7 @@ from langgraph.config import get_config
 from langgraph.runtime import get_runtime
 
 from ctxguard.adapting.adapter import request_flow
-from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions, takes_stabilizer, unmask_arguments
+from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions, takes_stabilizer
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, asynchronous, synchronous
@@ -154,10 +154,12 @@ class ContextGuardMiddleware(_Middleware):
         """
         # the runtime in `request` has another type than the run's
         run = self.per_run.of(cast("Any", get_runtime() if self.per_run.depends_on_run else None))
-        output = yield Ask(handler, (_unmask(request, run),))
+        call = request.tool_call
+        given = request.override(tool_call={**call, "args": run.unmasked(call["args"], call["name"])})
+        output = yield Ask(handler, (given,))
         if not isinstance(output, ToolMessage):
             return output
-        content, call = output.content, request.tool_call
+        content = output.content
         if isinstance(content, str):
             recalled = yield from run.recalled(content, call["name"], call["args"])
             output = output if recalled == content else output.model_copy(update={"content": recalled})
@@ -196,32 +198,23 @@ class _PersistingMiddleware(ContextGuardMiddleware):
     abefore_model = asynchronous(before_model)  # type: ignore[arg-type]  # the base class takes its own type of state
 
 
-def _unmask(request: ToolCallRequest, run: ForRun) -> ToolCallRequest:
-    if run.vault is None:
-        return request
-    call = request.tool_call
-    return request.override(tool_call={**call, "args": unmask_arguments(call["args"], run.vault, tool=call["name"])})
-
-
 def _stabilize(
     run: ForRun, request: ModelRequest[Any], *, restore: bool, overflowed: bool = False
 ) -> Generator[Ask, object, ModelRequest[Any]]:
-    restorers: list[Restorer | None] = []
-    sent = yield from run.flow(
+    sent, restorer = yield from run.flow(
         ADAPTER,
         _sent(request),
         session=_thread(),
         model=model_name(request.model),
         known=model_window(request.model),
         overflowed=overflowed,
-        on_restorer=restorers.append if restore else None,
     )
     prompt, rest = _prompt(request), list(sent.messages)
     if prompt:
         prompt = [rest.pop(0)] if rest and isinstance(rest[0], SystemMessage) else []
     changes = {**_prompt_fields(request, prompt), **_tool_fields(request, sent.tools)}
-    if restorers and restorers[0] is not None:
-        changes["model"] = _restoring(request, restorers[0])
+    if restore and restorer is not None:
+        changes["model"] = _restoring(request, restorer)
     return request.override(messages=cast("Any", rest), **changes)
 
 

@@ -18,7 +18,6 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from ctxguard.adapting.fields import are_same_objects, get
 from ctxguard.adapting.per_run import OnReport, PerRun, RecallToolFactory, RunOptions, takes_stabilizer
 from ctxguard.adapting.request import Request, plain_settings
-from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard.settings import NotMiddleware, extra, right_line
@@ -227,19 +226,17 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         if self.restore and not self._has_model:
             told = "with restore, the guard must know the model: write prompt | (ContextGuard(…) | model)"
             raise ConfigError(told, setting="restore")
-        restorers: list[Restorer | None] = [None]
         session = _session(config, self.session_keys)
-        done = yield from self.per_run.of_session(session).flow(
+        done, restorer = yield from self.per_run.of_session(session).flow(
             ADAPTER,
             Request(as_messages(given), tools=self.tools, schemas=self._schemas, settings=self._settings),
             session=session,
             model=model_name(self.model),
             known=model_window(self.model),
             is_editable=False,  # the tools are bound to the model after this step
-            on_restorer=restorers.append if self.restore else None,
         )
         stabilized = RestorableMessages(done.messages)
-        stabilized.restorer = restorers[-1]
+        stabilized.restorer = restorer
         return stabilized if self.restore else list(done.messages)
 
     _aguarded = asynchronous(_guarded)

@@ -23,7 +23,6 @@ from ctxguard.adapting.per_run import (
     RecallToolFactory,
     RunOptions,
     takes_stabilizer,
-    unmask_arguments,
 )
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, plain_settings
@@ -184,7 +183,8 @@ def history_processor(
         flow = per_run.of(ctx).flow(
             _ADAPTER, request, session=_conversation(ctx), is_editable=False, **_model_of(getattr(ctx, "model", None))
         )
-        return _ending_as(messages, (await adrive(flow)).messages)
+        done, _ = await adrive(flow)
+        return _ending_as(messages, done.messages)
 
     return stabilize_history
 
@@ -307,11 +307,10 @@ class ContextGuard(AbstractCapability[Any]):
             room = run.stabilizer.budget_for(window) // 2
             bounded = [await self._with_bounded_returns(message, run, room, session) for message in sent.messages]
             sent = replace(sent, messages=bounded)
-        restorers: list[Restorer | None] = [None]
-        flow = run.flow(_ADAPTER, sent, session=session, overflowed=overflowed, on_restorer=restorers.append, **known)
-        done = await adrive(flow)
+        flow = run.flow(_ADAPTER, sent, session=session, overflowed=overflowed, **known)
+        done, restorer = await adrive(flow)
         messages = _ending_as(request.messages, done.messages)
-        return with_content(request, sent, replace(done, messages=messages)), restorers[-1]
+        return with_content(request, sent, replace(done, messages=messages)), restorer
 
     async def with_recalled(self, ctx: RunContext[Any] | None, messages: list[ModelMessage]) -> list[ModelMessage]:
         """Return messages in which the texts that the recall tool returned have their masked values restored."""
@@ -416,8 +415,8 @@ class ContextGuard(AbstractCapability[Any]):
         args: str | dict[str, Any],
     ) -> str | dict[str, Any]:
         """Restore masked values in the arguments of a tool."""
-        vault = None if self.vault is None or is_fixed(tool_def) else self._per_run.of(ctx).vault
-        return args if vault is None else unmask_arguments(args, vault, tool=tool_def.name)
+        is_unchanged = self.vault is None or is_fixed(tool_def)
+        return args if is_unchanged else self._per_run.of(ctx).unmasked(args, tool_def.name)
 
     async def before_output_validate(
         self,
@@ -427,8 +426,7 @@ class ContextGuard(AbstractCapability[Any]):
         output: str | dict[str, Any],
     ) -> str | dict[str, Any]:
         """Restore masked values in structured output, which is data for the program. Text output is not changed."""
-        vault = None if self.vault is None else self._per_run.of(ctx).vault
-        return output if vault is None else unmask_arguments(output, vault)
+        return output if self.vault is None else self._per_run.of(ctx).unmasked(output)
 
     async def after_tool_execute(
         self,

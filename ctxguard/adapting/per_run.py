@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 from ctxguard.adapting.adapter import is_guard, request_flow, require_stabilizer, window_for
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, require_clean_schemas
-from ctxguard.adapting.restoring import OnRestorer, restorer_for
+from ctxguard.adapting.restoring import Restorer, restorer_for
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError
@@ -206,8 +206,7 @@ class ForRun:
         known: int | None = None,
         overflowed: bool = False,
         is_editable: bool = True,
-        on_restorer: OnRestorer | None = None,
-    ) -> Generator[Ask, object, Request[Native]]:
+    ) -> Generator[Ask, object, tuple[Request[Native], Restorer | None]]:
         """Stabilize one request, and report on it.
 
         Args:
@@ -219,7 +218,9 @@ class ForRun:
             known: Number of input tokens that the framework states for the model.
             overflowed: Whether the provider rejected this request as too long.
             is_editable: Whether the framework sends the masked instructions and tools, rather than the original ones.
-            on_restorer: Function that gets what restores the response to this request, or None if nothing does.
+
+        Returns:
+            The stabilized request, and what restores the response to it; None if the request has no placeholders.
 
         Raises:
             CheckFailedError: If a rule matches in a schema that the framework sends unchanged.
@@ -239,9 +240,11 @@ class ForRun:
             report.details = {**report.details, "session": told}
         tell(options.on_report, report, session)
         require_clean_schemas(report)
-        if on_restorer is not None:
-            on_restorer(restorer_for(report, {} if self.vault is None else self.vault.tools))
-        return done
+        return done, restorer_for(report, {} if self.vault is None else self.vault.tools)
+
+    def unmasked(self, arguments: Arguments, tool: str = "") -> Arguments:
+        """Return the arguments of a tool call, or structured output; with a vault, masked values are restored."""
+        return arguments if self.vault is None else unmask_arguments(arguments, self.vault, tool=tool)
 
     def bounded(
         self, output: Artifact, tool: str, *, session: object = None, limit: int | None = None

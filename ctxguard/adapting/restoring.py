@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from ctxguard.pii import MaskSession, UnmaskStream
@@ -205,10 +205,6 @@ class StreamRestorer:
     def open(self) -> list[Hashable]:
         """The keys of the texts and calls that have not ended."""
         return list(self._streams)
-
-
-OnRestorer: TypeAlias = "Callable[[Restorer | None], object]"
-"""Function that gets what restores the response to a request, before the request is sent; None if nothing does."""
 
 
 def restorer_for(report: Report, tools: Mapping[str, bool]) -> Restorer | None:
