@@ -116,8 +116,8 @@ class ContextGuard(BasePlugin):
         if self._restore and restorer is not None:
             wants_json = config.response_mime_type == "application/json"
             found = llm_request.tools_dict.items()
-            outputs = {name: True for name, one in found if isinstance(one, SetModelResponseTool)}
-            restorer = replace(restorer, wants_json=wants_json, tools={**outputs, **restorer.tools})
+            outputs = [name for name, one in found if isinstance(one, SetModelResponseTool)]
+            restorer = replace(restorer, wants_json=wants_json, outputs=outputs)
             known = self._answers.get_or_put(callback_context.invocation_id, dict)
             known[id(callback_context.actions)] = (callback_context.actions, AdkAnswer(restorer))
         return None

@@ -222,8 +222,8 @@ def _restoring(request: ModelRequest[Any], restorer: Restorer) -> BaseChatModel:
     """Return the model of a request with restored answers. Structured output gets the values, too."""
     form, schemas = request.response_format, _output_schemas(request)
     wants_json = form is not None and not isinstance(form, ToolStrategy)
-    outputs = frozenset(str(schema["name"]) for schema in schemas)
-    return restoring(request.model, replace(restorer, wants_json=wants_json), outputs)
+    outputs = [str(schema["name"]) for schema in schemas]
+    return restoring(request.model, replace(restorer, wants_json=wants_json, outputs=outputs))
 
 
 def _sent(request: ModelRequest[Any]) -> Request[Sequence[BaseMessage]]:
