@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ctxguard.settings import extra
 
@@ -16,13 +16,10 @@ from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.runtime import get_runtime
 
-from ctxguard.adapting.adapter import request_flow
-from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions, takes_stabilizer
+from ctxguard.adapting.per_run import ForRun, NotAFunction, OnReport, PerRun, RunOptions, takes_stabilizer
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, asynchronous, synchronous
-from ctxguard.errors import ConfigError
-from ctxguard.settings import right_line
 from ctxguard_langchain.order import OrderWatch
 from ctxguard_langchain.restoring import restoring
 from ctxguard_langchain.runnables import ADAPTER, model_name, model_window, replacing, tool_schemas
@@ -45,7 +42,7 @@ FULL_OUTPUT = "ctxguard_full_output"
 """Key of `response_metadata` for the complete content of a shortened tool message. It is never sent to a model."""
 
 
-class ContextGuardMiddleware(_Middleware):
+class ContextGuardMiddleware(NotAFunction, _Middleware):
     """Stabilizes each model call of an agent: `create_agent(model, tools, middleware=[ContextGuardMiddleware(…)])`.
 
     Only the request changes: the model sees the stabilized messages, and the state of the graph keeps the originals.
@@ -84,6 +81,8 @@ class ContextGuardMiddleware(_Middleware):
             is not a whole number of at least 1.
     """
 
+    told_if_called = "ContextGuardMiddleware is for create_agent(middleware=[…])", "middleware"
+
     @takes_stabilizer("ContextGuardMiddleware")
     def __init__(
         self,
@@ -108,15 +107,6 @@ class ContextGuardMiddleware(_Middleware):
         self.persist = persist
         self.restore = restore
         self._order = OrderWatch()
-
-    def __call__(self, *given: object, **named: object) -> NoReturn:
-        """Raise an error that says what to write where a step of a chain or a hook is expected.
-
-        Raises:
-            ConfigError: Always.
-        """
-        told = f"ContextGuardMiddleware is for create_agent(middleware=[…]); {right_line(*given, *named.values())}"
-        raise ConfigError(told, setting="middleware")
 
     @property
     def name(self) -> str:
@@ -185,15 +175,9 @@ class _PersistingMiddleware(ContextGuardMiddleware):
         """Replace the messages in the state with the stabilized ones."""
         run, request = self.per_run.of(runtime), Request(state["messages"])
         # without `on_report`, because the following model call sends the same messages and reports on them
-        done, _ = yield from request_flow(
-            run.stabilizer,
-            ADAPTER,
-            request,
-            window=run.options.window,
-            keep_thinking=run.options.keep_thinking,
-            is_editable=False,
-        )
-        return replacing(request.messages, list(done.messages))
+        quiet = replace(run, options=replace(run.options, on_report=None))
+        done, _ = yield from quiet.flow(ADAPTER, request, is_editable=False)
+        return replacing(request.messages, done.messages)
 
     abefore_model = asynchronous(before_model)  # type: ignore[arg-type]  # the base class takes its own type of state
 

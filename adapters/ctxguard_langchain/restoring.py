@@ -34,31 +34,21 @@ def restoring(model: Model, restorer: Restorer | None) -> Model:
 
 def _restoring(model: Any, restorer: Restorer) -> object:  # noqa: ANN401 - any chat model, here and below
     # The model's own methods get no `run_manager`: with one, some show a token to callbacks before it is restored.
-    def generate(messages: Any, stop: Any = None, run_manager: Any = None, **settings: Any) -> ChatResult:  # noqa: ANN401, ARG001
-        return Answer(restorer).result(model._generate(messages, stop, **settings))  # noqa: SLF001 - LangChain's own protocol
+    def generate(*given: Any, run_manager: Any = None, **settings: Any) -> ChatResult:  # noqa: ANN401, ARG001
+        return Answer(restorer).result(model._generate(*given, **settings))  # noqa: SLF001 - LangChain's own protocol
 
-    async def agenerate(messages: Any, stop: Any = None, run_manager: Any = None, **settings: Any) -> ChatResult:  # noqa: ANN401, ARG001
-        return Answer(restorer).result(await model._agenerate(messages, stop, **settings))  # noqa: SLF001
+    async def agenerate(*given: Any, run_manager: Any = None, **settings: Any) -> ChatResult:  # noqa: ANN401, ARG001
+        return Answer(restorer).result(await model._agenerate(*given, **settings))  # noqa: SLF001
 
-    def stream(
-        messages: Any,  # noqa: ANN401
-        stop: Any = None,  # noqa: ANN401
-        run_manager: Any = None,  # noqa: ANN401, ARG001
-        **settings: Any,  # noqa: ANN401
-    ) -> Iterator[ChatGenerationChunk]:
+    def stream(*given: Any, run_manager: Any = None, **settings: Any) -> Iterator[ChatGenerationChunk]:  # noqa: ANN401, ARG001
         shown = Answer(restorer)
-        for chunk in model._stream(messages, stop, **settings):  # noqa: SLF001
+        for chunk in model._stream(*given, **settings):  # noqa: SLF001
             yield from shown.feed(chunk)
         yield from shown.close()
 
-    async def astream(
-        messages: Any,  # noqa: ANN401
-        stop: Any = None,  # noqa: ANN401
-        run_manager: Any = None,  # noqa: ANN401, ARG001
-        **settings: Any,  # noqa: ANN401
-    ) -> AsyncIterator[ChatGenerationChunk]:
+    async def astream(*given: Any, run_manager: Any = None, **settings: Any) -> AsyncIterator[ChatGenerationChunk]:  # noqa: ANN401, ARG001
         shown = Answer(restorer)
-        async for chunk in model._astream(messages, stop, **settings):  # noqa: SLF001
+        async for chunk in model._astream(*given, **settings):  # noqa: SLF001
             for one in shown.feed(chunk):
                 yield one
         for one in shown.close():

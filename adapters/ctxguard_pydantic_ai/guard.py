@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
@@ -18,6 +18,7 @@ from ctxguard.adapting.adapter import window_for
 from ctxguard.adapting.fields import Path, copy_with, parse_json
 from ctxguard.adapting.per_run import (
     ForRun,
+    NotAFunction,
     OnReport,
     PerRun,
     RecallToolFactory,
@@ -30,7 +31,7 @@ from ctxguard.adapting.restoring import Restorer
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError, HistoryError
-from ctxguard.settings import NotMiddleware, right_line
+from ctxguard.settings import NotMiddleware
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter, is_fixed, read_part, rendered
 
@@ -196,7 +197,7 @@ def _tools_of(ctx: RunContext[Any]) -> list[Mapping[str, object]]:
 
 
 @dataclass
-class ContextGuard(AbstractCapability[Any]):
+class ContextGuard(NotAFunction, AbstractCapability[Any]):
     """Sends the model a stabilized history, while the run keeps the original.
 
     Instructions and the descriptions of tools and output types are masked, too. A rule that matches in anything that
@@ -248,6 +249,7 @@ class ContextGuard(AbstractCapability[Any]):
     )
 
     wrap_tool_call = NotMiddleware()
+    told_if_called = "this ContextGuard is for Agent(capabilities=[…]) of PydanticAI", "capabilities"
 
     def __post_init__(self) -> None:
         options = RunOptions(
@@ -260,15 +262,6 @@ class ContextGuard(AbstractCapability[Any]):
         if self.restore and not hasattr(AbstractCapability, "get_wrapper_model"):
             told = "this version of PydanticAI cannot restore responses; update it, or unmask the output yourself"
             raise ConfigError(told, setting="restore")
-
-    def __call__(self, *given: object, **named: object) -> NoReturn:
-        """Raise an error that says what to write where a function is expected, such as a history processor.
-
-        Raises:
-            ConfigError: Always.
-        """
-        told = f"this ContextGuard is for Agent(capabilities=[…]) of PydanticAI; {right_line(*given, *named.values())}"
-        raise ConfigError(told, setting="capabilities")
 
     @classmethod
     def get_serialization_name(cls) -> str | None:

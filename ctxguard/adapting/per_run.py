@@ -13,7 +13,7 @@ import json
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeAlias, TypeVar, cast
 
 from ctxguard.adapting.adapter import is_guard, request_flow, require_stabilizer, window_for
 from ctxguard.adapting.recent import Recent
@@ -22,7 +22,7 @@ from ctxguard.adapting.restoring import Restorer, restorer_for
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError
-from ctxguard.settings import nearest, whole_number
+from ctxguard.settings import nearest, right_line, whole_number
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages.bound_tool_output import NAMESPACE
 from ctxguard.stages.window_settings import WINDOW_SETTINGS
@@ -388,6 +388,25 @@ def tell(on_report: OnReport | None, report: Report, session: object = None, *, 
         _LOG.info("a tool's output was bounded: %d of %d tokens are kept", output.tokens_after, output.tokens_before)
     if on_report is not None:
         on_report(report)
+
+
+class NotAFunction:
+    """Base of guards that a framework may take for a function: a hook, a processor, or a step of a chain.
+
+    Attributes:
+        told_if_called: What the guard is, for the error, and the setting that the error names.
+    """
+
+    told_if_called: ClassVar[tuple[str, str]]
+
+    def __call__(self, *given: object, **named: object) -> NoReturn:
+        """Raise an error that says what to write instead.
+
+        Raises:
+            ConfigError: Always.
+        """
+        told, setting = self.told_if_called
+        raise ConfigError(f"{told}; {right_line(*given, *named.values())}", setting=setting)
 
 
 def takes_stabilizer(name: str) -> Callable[[F], F]:
