@@ -17,11 +17,9 @@ from ctxguard.adapting.per_run import (
     RecallToolFactory,
     RunOptions,
     takes_stabilizer,
-    unmask_arguments,
 )
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request
-from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError
 from ctxguard.formats.gemini import GoogleAdapter
@@ -112,7 +110,6 @@ class ContextGuard(BasePlugin):
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
         """Replace the contents, the system instruction, and the tools of a request by the stabilized ones."""
-        restorers: list[Restorer | None] = []
         config = llm_request.config
         native: Any = {"contents": llm_request.contents, "config": config}
         tools = list(config.tools or ())
@@ -123,17 +120,16 @@ class ContextGuard(BasePlugin):
             Request(native, None, cast("Any", tools), schemas, settings),
             session=callback_context.session.id,
             model=llm_request.model,
-            on_restorer=restorers.append if self._restore else None,
         )
-        done = await adrive(flow)
+        done, restorer = await adrive(flow)
         changes = {} if config.tools is None else {"tools": list(done.tools)}
         llm_request.contents = list(map(_as_content, done.messages["contents"]))
         llm_request.config = done.messages["config"].model_copy(update=changes)
-        if restorers and restorers[0] is not None:
+        if self._restore and restorer is not None:
             wants_json = config.response_mime_type == "application/json"
             found = llm_request.tools_dict.items()
-            outputs = {name: True for name, one in found if isinstance(one, SetModelResponseTool)}
-            restorer = replace(restorers[0], wants_json=wants_json, tools={**outputs, **restorers[0].tools})
+            outputs = [name for name, one in found if isinstance(one, SetModelResponseTool)]
+            restorer = replace(restorer, wants_json=wants_json, outputs=outputs)
             known = self._answers.get_or_put(callback_context.invocation_id, dict)
             known[id(callback_context.actions)] = (callback_context.actions, AdkAnswer(restorer))
         return None
@@ -154,9 +150,7 @@ class ContextGuard(BasePlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
         """Restore masked values in the arguments of a tool, which are a copy of those in the session."""
-        run = self._per_run.of(tool_context)
-        if run.vault is not None:
-            tool_args.update(unmask_arguments(tool_args, run.vault, tool=tool.name))
+        tool_args.update(self._per_run.of(tool_context).unmasked(tool_args, tool.name))
         return None
 
     async def after_tool_callback(

@@ -16,7 +16,6 @@ with extra("crewai", "ctxguard_crewai needs CrewAI"):
 
 from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions, takes_stabilizer
 from ctxguard.adapting.request import Request
-from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import ConfigError
 from ctxguard_crewai.messages import CrewAIAdapter, with_parts
@@ -108,23 +107,22 @@ class _Guard:
     ) -> Generator[Ask, object, tuple[list[Any], dict[str, Any], CrewAnswer | None]]:
         """Return the messages and arguments of a call, and what restores the answer."""
         call = LLMCall(arguments.get("from_agent"), arguments.get("from_task"))
-        run, output, restorers = self.per_run.of(call), arguments.get("response_model"), list[Restorer | None]()
+        run, output = self.per_run.of(call), arguments.get("response_model")
         schemas = [{"name": output.__name__, "parameters": output.model_json_schema()}] if output else []
         history = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-        done = yield from run.flow(
+        done, restorer = yield from run.flow(
             _ADAPTER,
             Request(history, None, arguments.get("tools") or (), schemas),
             session=getattr(call.task or call.agent, "id", None),
             model=llm.model,
             known=llm.get_context_window_size(),
             overflowed=overflowed,
-            on_restorer=restorers.append if self.restore or run.vault is not None else None,
         )
         changes: dict[str, Any] = {"tools": list(done.tools)} if arguments.get("tools") else {}
         answer = None
-        if restorers and restorers[0] is not None:
-            restorers[0].wants_json = output is not None
-            answer = CrewAnswer(restorers[0], self.restore)
+        if restorer is not None and (self.restore or run.vault is not None):
+            restorer.wants_json = output is not None
+            answer = CrewAnswer(restorer, self.restore)
             if functions := arguments.get("available_functions"):
                 changes["available_functions"] = answer.functions(functions)
         return list(with_parts(done.messages)), {**arguments, **changes}, answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, SystemMessage, convert_to_messages
@@ -16,12 +16,11 @@ from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from ctxguard.adapting.fields import are_same_objects, get
-from ctxguard.adapting.per_run import OnReport, PerRun, RecallToolFactory, RunOptions, takes_stabilizer
+from ctxguard.adapting.per_run import NotAFunction, OnReport, PerRun, RecallToolFactory, RunOptions, takes_stabilizer
 from ctxguard.adapting.request import Request, plain_settings
-from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
-from ctxguard.settings import NotMiddleware, extra, right_line
+from ctxguard.settings import NotMiddleware, extra
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
 from ctxguard_langchain.restoring import RestorableMessages, restoring_step
@@ -102,7 +101,7 @@ _NOT_A_DICT: Final = (
 _BEFORE_THE_MODEL: Final = "the guard goes before the model: ContextGuard(stabilizer) | model"
 
 
-class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
+class ContextGuard(NotAFunction, Runnable[LanguageModelInput, list[BaseMessage]]):
     """Stabilizes the messages right before the model: `prompt | ContextGuard(stabilizer) | model`.
 
     The input is messages, a prompt value, or a string; the output is messages. A stored history stays unchanged.
@@ -128,6 +127,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
     """
 
     wrap_tool_call = NotMiddleware()
+    told_if_called = "this ContextGuard is a step of a chain of LangChain", "stabilizer"
 
     @takes_stabilizer("ContextGuard")
     def __init__(
@@ -156,15 +156,6 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         self._schemas, self._settings = _sent_settings(bound)
         self.model = model
         self.session_keys: tuple[str, ...] = ()
-
-    def __call__(self, *given: object, **named: object) -> NoReturn:
-        """Raise an error that says what to write in a framework that expects a function.
-
-        Raises:
-            ConfigError: Always.
-        """
-        told = f"this ContextGuard is a step of a chain of LangChain; {right_line(*given, *named.values())}"
-        raise ConfigError(told, setting="stabilizer")
 
     def invoke(
         self,
@@ -205,7 +196,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         """
         if not self.restore:
             return [self, *steps]
-        place = next((number for number, step in enumerate(steps) if has_model(step)), None)
+        place = model_among(steps)
         if place is None:
             raise ConfigError(
                 "with restore, a chat model follows the guard: ContextGuard(…) | model", setting="restore"
@@ -227,27 +218,28 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         if self.restore and not self._has_model:
             told = "with restore, the guard must know the model: write prompt | (ContextGuard(…) | model)"
             raise ConfigError(told, setting="restore")
-        restorers: list[Restorer | None] = [None]
         session = _session(config, self.session_keys)
-        done = yield from self.per_run.of_session(session).flow(
+        done, restorer = yield from self.per_run.of_session(session).flow(
             ADAPTER,
             Request(as_messages(given), tools=self.tools, schemas=self._schemas, settings=self._settings),
             session=session,
             model=model_name(self.model),
             known=model_window(self.model),
             is_editable=False,  # the tools are bound to the model after this step
-            on_restorer=restorers.append if self.restore else None,
         )
         stabilized = RestorableMessages(done.messages)
-        stabilized.restorer = restorers[-1]
+        stabilized.restorer = restorer
         return stabilized if self.restore else list(done.messages)
 
     _aguarded = asynchronous(_guarded)
 
 
-def has_model(step: object) -> bool:
-    """Return whether a step of a chain is a chat model, or wraps one."""
-    return any(isinstance(layer, BaseChatModel) for layer in layers(step))
+def model_among(steps: Sequence[object]) -> int | None:
+    """Return the index of the first step of a chain that is a chat model, or wraps one; None if there is none."""
+    for number, step in enumerate(steps):
+        if any(isinstance(layer, BaseChatModel) for layer in layers(step)):
+            return number
+    return None
 
 
 class GuardedSequence(RunnableSequence[Any, Any]):
@@ -269,8 +261,7 @@ class GuardedSequence(RunnableSequence[Any, Any]):
 
     def _with(self, arguments: Mapping[str, Any]) -> RunnableSequence[Any, Any]:
         """Return a plain chain whose model has these arguments; without a model, the step behind the guard has them."""
-        models = (n for n, step in enumerate(self.steps) if has_model(step))
-        place = next(models, 1)
+        place = model_among(self.steps) or 1
         steps = [step.bind(**arguments) if arguments and n == place else step for n, step in enumerate(self.steps)]
         return RunnableSequence(*steps, name=self.name)
 
@@ -389,7 +380,7 @@ def with_message_history(
 
 def _guarded_chain(chain: Runnable[Any, Any], guard: Callable[..., ContextGuard]) -> RunnableSequence[Any, Any]:
     steps = chain.steps if isinstance(chain, RunnableSequence) else [chain]
-    place = next((number for number, step in enumerate(steps) if has_model(step)), None)
+    place = model_among(steps)
     if place is None:
         raise AdapterError(
             "no step of the chain is a chat model; put ContextGuard(stabilizer) before the model yourself and use "

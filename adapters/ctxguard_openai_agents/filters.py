@@ -102,8 +102,8 @@ def call_model_input_filter(
         restorers: list[Restorer | None] = []
 
         async def prepare(*, overflowed: bool = False) -> ModelInputData:
-            flow = run.flow(adapter, request, model=model, overflowed=overflowed, on_restorer=restorers.append)
-            done = await adrive(flow)
+            done, restorer = await adrive(run.flow(adapter, request, model=model, overflowed=overflowed))
+            restorers.append(restorer)
             return ModelInputData(input=cast("Any", list(done.messages)), instructions=done.instructions)
 
         first = await prepare()

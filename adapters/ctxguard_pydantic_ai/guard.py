@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
@@ -18,12 +18,12 @@ from ctxguard.adapting.adapter import window_for
 from ctxguard.adapting.fields import Path, copy_with, parse_json
 from ctxguard.adapting.per_run import (
     ForRun,
+    NotAFunction,
     OnReport,
     PerRun,
     RecallToolFactory,
     RunOptions,
     takes_stabilizer,
-    unmask_arguments,
 )
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, plain_settings
@@ -31,7 +31,7 @@ from ctxguard.adapting.restoring import Restorer
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError, HistoryError
-from ctxguard.settings import NotMiddleware, right_line
+from ctxguard.settings import NotMiddleware
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter, is_fixed, read_part, rendered
 
@@ -184,7 +184,8 @@ def history_processor(
         flow = per_run.of(ctx).flow(
             _ADAPTER, request, session=_conversation(ctx), is_editable=False, **_model_of(getattr(ctx, "model", None))
         )
-        return _ending_as(messages, (await adrive(flow)).messages)
+        done, _ = await adrive(flow)
+        return _ending_as(messages, done.messages)
 
     return stabilize_history
 
@@ -196,7 +197,7 @@ def _tools_of(ctx: RunContext[Any]) -> list[Mapping[str, object]]:
 
 
 @dataclass
-class ContextGuard(AbstractCapability[Any]):
+class ContextGuard(NotAFunction, AbstractCapability[Any]):
     """Sends the model a stabilized history, while the run keeps the original.
 
     Instructions and the descriptions of tools and output types are masked, too. A rule that matches in anything that
@@ -248,6 +249,7 @@ class ContextGuard(AbstractCapability[Any]):
     )
 
     wrap_tool_call = NotMiddleware()
+    told_if_called = "this ContextGuard is for Agent(capabilities=[…]) of PydanticAI", "capabilities"
 
     def __post_init__(self) -> None:
         options = RunOptions(
@@ -260,15 +262,6 @@ class ContextGuard(AbstractCapability[Any]):
         self._per_run = PerRun(self.stabilizer, self.vault, options)
         if self.restore:
             require_wrapper_model()
-
-    def __call__(self, *given: object, **named: object) -> NoReturn:
-        """Raise an error that says what to write where a function is expected, such as a history processor.
-
-        Raises:
-            ConfigError: Always.
-        """
-        told = f"this ContextGuard is for Agent(capabilities=[…]) of PydanticAI; {right_line(*given, *named.values())}"
-        raise ConfigError(told, setting="capabilities")
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
@@ -307,11 +300,10 @@ class ContextGuard(AbstractCapability[Any]):
             room = run.stabilizer.budget_for(window) // 2
             bounded = [await self._with_bounded_returns(message, run, room, session) for message in sent.messages]
             sent = replace(sent, messages=bounded)
-        restorers: list[Restorer | None] = [None]
-        flow = run.flow(_ADAPTER, sent, session=session, overflowed=overflowed, on_restorer=restorers.append, **known)
-        done = await adrive(flow)
+        flow = run.flow(_ADAPTER, sent, session=session, overflowed=overflowed, **known)
+        done, restorer = await adrive(flow)
         messages = _ending_as(request.messages, done.messages)
-        return with_content(request, sent, replace(done, messages=messages)), restorers[-1]
+        return with_content(request, sent, replace(done, messages=messages)), restorer
 
     async def with_recalled(self, ctx: RunContext[Any] | None, messages: list[ModelMessage]) -> list[ModelMessage]:
         """Return messages in which the texts that the recall tool returned have their masked values restored."""
@@ -416,8 +408,8 @@ class ContextGuard(AbstractCapability[Any]):
         args: str | dict[str, Any],
     ) -> str | dict[str, Any]:
         """Restore masked values in the arguments of a tool."""
-        vault = None if self.vault is None or is_fixed(tool_def) else self._per_run.of(ctx).vault
-        return args if vault is None else unmask_arguments(args, vault, tool=tool_def.name)
+        is_unchanged = self.vault is None or is_fixed(tool_def)
+        return args if is_unchanged else self._per_run.of(ctx).unmasked(args, tool_def.name)
 
     async def before_output_validate(
         self,
@@ -427,8 +419,7 @@ class ContextGuard(AbstractCapability[Any]):
         output: str | dict[str, Any],
     ) -> str | dict[str, Any]:
         """Restore masked values in structured output, which is data for the program. Text output is not changed."""
-        vault = None if self.vault is None else self._per_run.of(ctx).vault
-        return output if vault is None else unmask_arguments(output, vault)
+        return output if self.vault is None else self._per_run.of(ctx).unmasked(output)
 
     async def after_tool_execute(
         self,

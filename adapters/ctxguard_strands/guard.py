@@ -24,7 +24,6 @@ from ctxguard.adapting.per_run import (
     RecallToolFactory,
     RunOptions,
     takes_stabilizer,
-    unmask_arguments,
 )
 from ctxguard.adapting.request import Request
 from ctxguard.adapting.restoring import Restorer
@@ -113,7 +112,6 @@ class ContextGuard(Plugin):
                 yield event
 
     async def _stabilized(self, context: InvokeModelContext, *, overflowed: bool = False) -> InvokeModelContext:
-        restorers: list[Restorer | None] = []
         prompt, choice = context.system_prompt, context.tool_choice
         words = prompt if isinstance(prompt, str) else None
         native = {"messages": context.messages, **({"system": prompt} if isinstance(prompt, list) else {})}
@@ -125,13 +123,12 @@ class ContextGuard(Plugin):
             model=fields_of(context.model.get_config()).get("model_id"),
             known=context.model.context_window_limit,
             overflowed=overflowed,
-            on_restorer=restorers.append if self._restore else None,
         )
-        done = await adrive(flow)
+        done, restorer = await adrive(flow)
         specs = [one["toolSpec"] for one in done.tools]
         changes: dict[str, Any] = {"messages": list(done.messages["messages"]), "tool_specs": specs}
-        if restorers and restorers[0] is not None:
-            changes["model"] = _restoring(context, restorers[0])
+        if self._restore and restorer is not None:
+            changes["model"] = _restoring(context, restorer)
         return replace(context, system_prompt=done.messages.get("system", done.instructions), **changes)
 
     async def _call_tool(
@@ -139,8 +136,7 @@ class ContextGuard(Plugin):
     ) -> AsyncGenerator[Any, None]:
         run, use = self._per_run.of(context), context.tool_use
         if run.vault is not None:
-            given = unmask_arguments(use["input"], run.vault, tool=use["name"])
-            context = replace(context, tool_use={**use, "input": given})
+            context = replace(context, tool_use={**use, "input": run.unmasked(use["input"], use["name"])})
         async for event in call(context):
             yield await _recalled(event, run, use) if isinstance(event, ToolResultEvent) else event
 

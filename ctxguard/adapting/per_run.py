@@ -13,16 +13,16 @@ import json
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeAlias, TypeVar, cast
 
 from ctxguard.adapting.adapter import is_guard, request_flow, require_stabilizer, window_for
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, require_clean_schemas
-from ctxguard.adapting.restoring import OnRestorer, restorer_for
+from ctxguard.adapting.restoring import Restorer, restorer_for
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError
-from ctxguard.settings import nearest, whole_number
+from ctxguard.settings import nearest, right_line, whole_number
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages.bound_tool_output import NAMESPACE
 from ctxguard.stages.window_settings import WINDOW_SETTINGS
@@ -208,8 +208,7 @@ class ForRun:
         known: int | None = None,
         overflowed: bool = False,
         is_editable: bool = True,
-        on_restorer: OnRestorer | None = None,
-    ) -> Generator[Ask, object, Request[Native]]:
+    ) -> Generator[Ask, object, tuple[Request[Native], Restorer | None]]:
         """Stabilize one request, and report on it.
 
         Args:
@@ -221,7 +220,9 @@ class ForRun:
             known: Number of input tokens that the framework states for the model.
             overflowed: Whether the provider rejected this request as too long.
             is_editable: Whether the framework sends the masked instructions and tools, rather than the original ones.
-            on_restorer: Function that gets what restores the response to this request, or None if nothing does.
+
+        Returns:
+            The stabilized request, and what restores the response to it; None if the request has no placeholders.
 
         Raises:
             CheckFailedError: If a rule matches in a schema that the framework sends unchanged.
@@ -241,9 +242,11 @@ class ForRun:
             report.details = {**report.details, "session": told}
         tell(options.on_report, report, session)
         require_clean_schemas(report)
-        if on_restorer is not None:
-            on_restorer(restorer_for(report, {} if self.vault is None else self.vault.tools))
-        return done
+        return done, restorer_for(report, {} if self.vault is None else self.vault.tools)
+
+    def unmasked(self, arguments: Arguments, tool: str = "") -> Arguments:
+        """Return the arguments of a tool call, or structured output; with a vault, masked values are restored."""
+        return arguments if self.vault is None else unmask_arguments(arguments, self.vault, tool=tool)
 
     def bounded(
         self, output: Artifact, tool: str, *, session: object = None, limit: int | None = None
@@ -401,6 +404,25 @@ def tell(on_report: OnReport | None, report: Report, session: object = None, *, 
         _LOG.info("a tool's output was bounded: %d of %d tokens are kept", output.tokens_after, output.tokens_before)
     if on_report is not None:
         on_report(report)
+
+
+class NotAFunction:
+    """Base of guards that a framework may take for a function: a hook, a processor, or a step of a chain.
+
+    Attributes:
+        told_if_called: What the guard is, for the error, and the setting that the error names.
+    """
+
+    told_if_called: ClassVar[tuple[str, str]]
+
+    def __call__(self, *given: object, **named: object) -> NoReturn:
+        """Raise an error that says what to write instead.
+
+        Raises:
+            ConfigError: Always.
+        """
+        told, setting = self.told_if_called
+        raise ConfigError(f"{told}; {right_line(*given, *named.values())}", setting=setting)
 
 
 def takes_stabilizer(name: str) -> Callable[[F], F]:
