@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from google.adk.tools.tool_context import ToolContext
 
     from ctxguard.pii import SessionVault
+    from ctxguard.pii.mask.answers import OnNewValues
     from ctxguard.stabilizer import Stabilizer
 
 _ADAPTER: Final = GoogleAdapter()
@@ -70,6 +71,8 @@ class ContextGuard(BasePlugin):
             arguments of calls, and in structured output. Events and the session then have the values. Placeholders stay
             in thoughts, in code that the model runs, in links to hosts that no user named, and in the arguments of
             tools that get no values. ADK skips further callbacks after the model where values are restored.
+        new_values: What to do with values that the model itself writes: `pass`, `report`, `mask`, or `refuse`, see
+            `ctxguard.adapting.per_run.RunOptions`. It needs `restore`.
         name: The name of the plugin.
 
     Raises:
@@ -86,10 +89,17 @@ class ContextGuard(BasePlugin):
         on_report: OnReport | None = None,
         vault: SessionVault | Callable[[CallbackContext], SessionVault] | None = None,
         restore: bool = False,
+        new_values: OnNewValues = "pass",
         name: str = "ctxguard",
     ) -> None:
         super().__init__(name=name)
-        options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report, restore=restore)
+        options = RunOptions(
+            window=window,
+            keep_thinking=keep_thinking,
+            on_report=on_report,
+            restore=restore,
+            new_values=new_values,
+        )
         self._per_run: PerRun[CallbackContext] = PerRun(stabilizer, vault, options)
         self._restore = restore
         # A call is known by the actions of its event, which all callbacks of the call share. A reference to them

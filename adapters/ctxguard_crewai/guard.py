@@ -23,6 +23,7 @@ from ctxguard_crewai.restoring import CrewAnswer
 
 if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
+    from ctxguard.pii.mask.answers import OnNewValues
     from ctxguard.stabilizer import Stabilizer
 
 LLM = TypeVar("LLM", bound=BaseLLM)
@@ -54,6 +55,7 @@ def guarded_llm(
     on_report: OnReport | None = None,
     vault: SessionVault | Callable[[LLMCall], SessionVault] | None = None,
     restore: bool = False,
+    new_values: OnNewValues = "pass",
 ) -> LLM:
     """Return a copy of an LLM for `Agent(llm=…)` whose calls are guarded. It shares the clients of the original.
 
@@ -75,6 +77,8 @@ def guarded_llm(
             `MaskPII` stage stores values in it, and the arguments of tool calls are restored when the model has
             answered.
         restore: Whether to restore masked values in texts, structured output, and streamed events, too.
+        new_values: What to do with values that the model itself writes: `pass`, `report`, `mask`, or `refuse`, see
+            `ctxguard.adapting.per_run.RunOptions`. It needs `restore`.
 
     Raises:
         ConfigError: If `llm` is not an LLM, or is guarded already, `stabilizer` or `vault` has another type,
@@ -84,7 +88,9 @@ def guarded_llm(
         raise ConfigError(f"llm is an LLM of crewai, not {type(llm).__name__}; write LLM(model='…')", setting="llm")
     if isinstance(llm, _Guarded):
         raise ConfigError("this LLM is guarded already; pass the one that it was made of", setting="llm")
-    options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report, restore=restore)
+    options = RunOptions(
+        window=window, keep_thinking=keep_thinking, on_report=on_report, restore=restore, new_values=new_values
+    )
     guard = _Guard(PerRun(stabilizer, vault, options), restore=restore)
     made: Any = llm.model_copy()
     made.__class__ = _guarded_class(cast("Any", type(llm)))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
 
     from ctxguard.pii import SessionVault
+    from ctxguard.pii.mask.answers import OnNewValues
     from ctxguard.stabilizer import Stabilizer
 
     _Middleware = AgentMiddleware[Any, Any, Any]
@@ -75,6 +76,8 @@ class ContextGuardMiddleware(NotAFunction, _Middleware):
         restore: Whether to restore masked values in the model's answers as they arrive: in texts, tool calls, and
             structured output, whole or streamed, and so in all events, and in the state. Placeholders stay in
             reasoning, in links to hosts that no user named, and in the arguments of tools that get no values.
+        new_values: What to do with values that the model itself writes: `pass`, `report`, `mask`, or `refuse`, see
+            `ctxguard.adapting.per_run.RunOptions`. It needs `restore`.
 
     Raises:
         ConfigError: If `stabilizer` or `vault` has another type, `on_report` is not a function, or `max_result_tokens`
@@ -95,6 +98,7 @@ class ContextGuardMiddleware(NotAFunction, _Middleware):
         on_report: OnReport | None = None,
         vault: SessionVault | Callable[[Runtime[Any]], SessionVault] | None = None,
         restore: bool = False,
+        new_values: OnNewValues = "pass",
     ) -> None:
         super().__init__()
         if persist and type(self) is ContextGuardMiddleware:
@@ -106,6 +110,7 @@ class ContextGuardMiddleware(NotAFunction, _Middleware):
             max_result_tokens=max_result_tokens,
             on_report=on_report,
             restore=restore,
+            new_values=new_values,
         )
         self.per_run: PerRun[Runtime[Any]] = PerRun(stabilizer, vault, options)
         self.persist = persist

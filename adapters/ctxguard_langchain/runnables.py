@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from langchain_core.chat_history import BaseChatMessageHistory
     from langchain_core.runnables.history import RunnableWithMessageHistory
 
+    from ctxguard.pii.mask.answers import OnNewValues
+
 
 recall_tool = RecallToolFactory(lambda recall: StructuredTool.from_function(recall, parse_docstring=True))
 """Create the recall tool, for `bind_tools`, agents, and graphs.
@@ -120,6 +122,8 @@ class ContextGuard(NotAFunction, Runnable[LanguageModelInput, list[BaseMessage]]
         restore: Whether to restore masked values in the answers of the model that follows, whole or streamed. Write
             `prompt | (ContextGuard(stabilizer, restore=True) | model)`, with the brackets, so that the guard knows the
             model.
+        new_values: What to do with values that the model itself writes: `pass`, `report`, `mask`, or `refuse`, see
+            `ctxguard.adapting.per_run.RunOptions`. It needs `restore`.
 
     Raises:
         ConfigError: If `stabilizer` is neither a stabilizer nor a function, `model` is not a chat model, or `on_report`
@@ -140,11 +144,18 @@ class ContextGuard(NotAFunction, Runnable[LanguageModelInput, list[BaseMessage]]
         keep_thinking: bool = False,
         on_report: OnReport | None = None,
         restore: bool = False,
+        new_values: OnNewValues = "pass",
     ) -> None:
         self.name = "ctxguard"
         self.restore = restore
         self._has_model = False
-        options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report, restore=restore)
+        options = RunOptions(
+            window=window,
+            keep_thinking=keep_thinking,
+            on_report=on_report,
+            restore=restore,
+            new_values=new_values,
+        )
         self.per_run: PerRun[str | None] = PerRun(stabilizer, options=options)
         if model is not None and not isinstance(model, Runnable):
             raise ConfigError(
@@ -345,6 +356,7 @@ def with_message_history(
     keep_thinking: bool = False,
     on_report: OnReport | None = None,
     restore: bool = False,
+    new_values: OnNewValues = "pass",
     **settings: Any,  # noqa: ANN401 - those of RunnableWithMessageHistory
 ) -> RunnableWithMessageHistory:
     """Return a chain with a stored history: the store keeps the original messages, and the model sees stabilized ones.
@@ -359,6 +371,7 @@ def with_message_history(
         keep_thinking: See `ContextGuard`.
         on_report: See `ContextGuard`.
         restore: See `ContextGuard`. The stored history then has the values in the answers, too.
+        new_values: See `ContextGuard`.
         **settings: The settings of `RunnableWithMessageHistory` (`input_messages_key`, `history_messages_key`, …). If
             `history_factory_config` names the session by other keys than `session_id`, the id that the function
             `stabilizer` gets is the value of the key, or a JSON list of the values of several keys, in order.
@@ -370,7 +383,14 @@ def with_message_history(
     from langchain_core.runnables.history import RunnableWithMessageHistory
 
     def guard(model: object) -> ContextGuard:
-        made = ContextGuard(stabilizer, model=model, keep_thinking=keep_thinking, on_report=on_report, restore=restore)
+        made = ContextGuard(
+            stabilizer,
+            model=model,
+            keep_thinking=keep_thinking,
+            on_report=on_report,
+            restore=restore,
+            new_values=new_values,
+        )
         made.session_keys = tuple(field.id for field in settings.get("history_factory_config") or ())
         return made
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from ctxguard.adapting.registry import Adapter
     from ctxguard.pii import SessionVault
+    from ctxguard.pii.mask.answers import OnNewValues
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.stores import Store
 
@@ -68,6 +69,7 @@ def call_model_input_filter(
     keep_thinking: bool = False,
     on_report: OnReport | None = None,
     vault: VaultChoice | None = None,
+    new_values: OnNewValues = "pass",
 ) -> Filter:
     """Return a filter for `RunConfig(call_model_input_filter=…)`.
 
@@ -84,13 +86,18 @@ def call_model_input_filter(
         on_report: Function called with the report on every model call.
         vault: The vault of a session, or a function that returns one for the run's `RunContextWrapper`. The
             stabilizer's `MaskPII` stage stores values in it, and `with_vault` restores them in the arguments of tools.
+        new_values: What to do with values that the model itself writes: `pass`, `report`, `mask`, or `refuse`, see
+            `ctxguard.adapting.per_run.RunOptions`. It needs a model that is wrapped by `with_restored_values`.
 
     Raises:
         ConfigError: If `stabilizer` or `vault` has another type, or `on_report` is not a function.
         BudgetExceededError: (when called) If the mandatory messages exceed the budget.
     """
     adapter = cast("Adapter[list[Mapping[str, object]]]", ResponsesAdapter(incremental=incremental))
-    options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
+    searches = new_values != "pass"
+    options = RunOptions(
+        window=window, keep_thinking=keep_thinking, on_report=on_report, restore=searches, new_values=new_values
+    )
     per_run: PerRun[RunContextWrapper[Any]] = PerRun(stabilizer, vault, options)
 
     async def filter_input(data: CallModelData[Any]) -> ModelInputData:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pydantic_ai.tools import ToolDefinition
 
     from ctxguard.pii import SessionVault
+    from ctxguard.pii.mask.answers import OnNewValues
 
 _SECRETS: Final = ("authorization_token", "headers", "metadata")
 """Fields of the provider's own tools that are intended for the tools' servers, or are not sent."""
@@ -225,6 +226,8 @@ class ContextGuard(NotAFunction, AbstractCapability[Any]):
             whole or streamed, and so in the events, the output, and the history of the run. Placeholders stay in
             thinking, in parts of the provider's own tools, in links to hosts that no user named, and in the arguments
             of tools that get no values. It needs PydanticAI's hook `get_wrapper_model`.
+        new_values: What to do with values that the model itself writes: `pass`, `report`, `mask`, or `refuse`, see
+            `ctxguard.adapting.per_run.RunOptions`. It needs `restore`.
 
     Raises:
         ConfigError: If `stabilizer` or `vault` has another type, `on_report` is not a function, `max_result_tokens` is
@@ -239,6 +242,7 @@ class ContextGuard(NotAFunction, AbstractCapability[Any]):
     on_report: OnReport | None = field(default=None, kw_only=True)
     vault: SessionVault | Callable[[RunContext[Any]], SessionVault] | None = field(default=None, kw_only=True)
     restore: bool = field(default=False, kw_only=True)
+    new_values: OnNewValues = field(default="pass", kw_only=True)
     _restorer: Restorer | None = field(default=None, init=False, repr=False, compare=False)
     _is_for_run: bool = field(default=False, init=False, repr=False, compare=False)
     _per_run: PerRun[RunContext[Any]] = field(init=False, repr=False, compare=False)
@@ -258,6 +262,7 @@ class ContextGuard(NotAFunction, AbstractCapability[Any]):
             max_result_tokens=self.max_result_tokens,
             on_report=self.on_report,
             restore=self.restore,
+            new_values=self.new_values,
         )
         self._per_run = PerRun(self.stabilizer, self.vault, options)
         if self.restore:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from strands.models import Model
 
     from ctxguard.pii import SessionVault
+    from ctxguard.pii.mask.answers import OnNewValues
     from ctxguard.stabilizer import Stabilizer
 
 RunContext: TypeAlias = "InvokeModelContext | ExecuteToolContext"
@@ -73,6 +74,8 @@ class ContextGuard(Plugin):
             the arguments of calls, and in structured output. Events, `agent.messages`, and the result then have the
             values. Placeholders stay in reasoning, in links to hosts that no user named, and in the arguments of tools
             that get no values.
+        new_values: What to do with values that the model itself writes: `pass`, `report`, `mask`, or `refuse`, see
+            `ctxguard.adapting.per_run.RunOptions`. It needs `restore`.
 
     Raises:
         ConfigError: If `stabilizer` or `vault` has another type, or `on_report` is not a function.
@@ -90,9 +93,16 @@ class ContextGuard(Plugin):
         on_report: OnReport | None = None,
         vault: SessionVault | Callable[[RunContext], SessionVault] | None = None,
         restore: bool = False,
+        new_values: OnNewValues = "pass",
     ) -> None:
         super().__init__()
-        options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report, restore=restore)
+        options = RunOptions(
+            window=window,
+            keep_thinking=keep_thinking,
+            on_report=on_report,
+            restore=restore,
+            new_values=new_values,
+        )
         self._per_run: PerRun[RunContext] = PerRun(stabilizer, vault, options)
         self._restore = restore
 

@@ -11,6 +11,7 @@ import functools
 import inspect
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeAlias, TypeVar, cast
@@ -22,7 +23,7 @@ from ctxguard.adapting.restoring import Restorer, restorer_for
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError
-from ctxguard.settings import nearest, right_line, whole_number
+from ctxguard.settings import nearest, one_of, right_line, whole_number
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages.bound_tool_output import NAMESPACE
 from ctxguard.stages.window_settings import WINDOW_SETTINGS
@@ -30,6 +31,7 @@ from ctxguard.stages.window_settings import WINDOW_SETTINGS
 if TYPE_CHECKING:
     from ctxguard.adapting.registry import Adapter
     from ctxguard.pii import SessionVault
+    from ctxguard.pii.mask.answers import AnswerScan, OnNewValues
     from ctxguard.report import Report
     from ctxguard.stores import Store
 
@@ -160,9 +162,14 @@ class RunOptions:
             means that outputs are not shortened at that point.
         on_report: Function called with each report.
         restore: Whether masked values are restored in the model's responses.
+        new_values: What to do with values that the model itself writes in a response or in the arguments of a tool,
+            such as an address that it made up: `pass` does not look for them, `report` counts them by kind in the
+            report (`details["new_values"]`), `mask` redacts them, and `refuse` ends the call with a `WireError`. How
+            long a streamed text is held back is said at `ctxguard.adapting.restoring.StreamRestorer`.
 
     Raises:
-        ConfigError: If `on_report` is not a function, or `max_result_tokens` is not a whole number of at least 1.
+        ConfigError: If `on_report` is not a function, `max_result_tokens` is not a whole number of at least 1, or
+            `new_values` is not one of these, or is set without `restore`.
     """
 
     window: int | None = None
@@ -170,8 +177,15 @@ class RunOptions:
     max_result_tokens: int | None = None
     on_report: OnReport | None = None
     restore: bool = False
+    new_values: OnNewValues = "pass"
 
     def __post_init__(self) -> None:
+        if self.new_values != "pass":
+            from ctxguard.pii.mask.answers import OnNewValues
+
+            one_of(self.new_values, OnNewValues, "new_values")
+            if not self.restore:
+                raise ConfigError("new_values needs restore=True, by which responses are read", setting="new_values")
         valid_listener(self.on_report)
         if self.max_result_tokens is not None:
             whole_number(self.max_result_tokens, "max_result_tokens", unit="tokens", least=1)
@@ -242,7 +256,22 @@ class ForRun:
             report.details = {**report.details, "session": told}
         tell(options.on_report, report, session)
         require_clean_schemas(report)
-        return done, restorer_for(report, {} if self.vault is None else self.vault.tools)
+        return done, restorer_for(report, {} if self.vault is None else self.vault.tools, self._scan(report))
+
+    def _scan(self, report: Report) -> AnswerScan | None:
+        """Return what searches the response to a request, and notes in the report what it finds."""
+        if self.options.new_values == "pass":
+            return None
+        from ctxguard.pii.mask.answers import AnswerScan, scan_masker
+
+        found: Counter[str] = Counter()
+
+        def note(label: str) -> None:
+            found[label] += 1
+            report.details = {**report.details, "new_values": dict(found)}
+
+        detectors = [detector for masker in self.stabilizer.stages.maskers for detector in masker.detectors]
+        return AnswerScan(scan_masker(detectors), self.options.new_values, note)
 
     def unmasked(self, arguments: Arguments, tool: str = "") -> Arguments:
         """Return the arguments of a tool call, or structured output; with a vault, masked values are restored."""

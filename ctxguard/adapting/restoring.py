@@ -127,10 +127,17 @@ class Restorer:
         return arguments if restored is written else dict(json.loads(restored))
 
     def of_call(self, tool: str, arguments: Any) -> Any:  # noqa: ANN401 - JSON or a dict, and the result is the same
-        """Return the arguments of a call, as JSON or parsed, with masked values restored if the tool gets values."""
-        if not arguments or not self.gives([Tool(tool)]):
+        """Return the arguments of a call, as JSON or parsed, with masked values restored if the tool gets values.
+
+        Before that, they are searched, see `searched`.
+        """
+        if not arguments:
             return arguments
-        return self.arguments(arguments) if isinstance(arguments, str) else self.parsed_arguments(arguments)
+        is_text = isinstance(arguments, str)
+        arguments = self.searched(arguments, is_call=True) if is_text else self.searched_arguments(arguments)
+        if not self.gives([Tool(tool)]):
+            return arguments
+        return self.arguments(arguments) if is_text else self.parsed_arguments(arguments)
 
 
 @dataclass(slots=True)
@@ -165,7 +172,7 @@ class WholeRestorer:
 
     def text(self, key: Hashable, text: str) -> str:  # noqa: ARG002 - the signature of `StreamRestorer`, here and below
         """Return a text with masked values restored."""
-        return self._restorer.text(text, self._links)
+        return self._restorer.text(self._restorer.searched(text), self._links)
 
     def call(self, key: Hashable, name: str, arguments: Any) -> Any:  # noqa: ANN401, ARG002
         """Return the arguments of a call, as JSON or parsed, with masked values restored if the tool gets values."""
@@ -252,17 +259,18 @@ AnyRestorer: TypeAlias = WholeRestorer | StreamRestorer
 """Restores a response, or the next piece of one."""
 
 
-def restorer_for(report: Report, tools: Mapping[str, bool]) -> Restorer | None:
-    """Return what restores the response to a request; None if the request has no placeholders.
+def restorer_for(report: Report, tools: Mapping[str, bool], scan: AnswerScan | None = None) -> Restorer | None:
+    """Return what restores the response to a request; None if the request has no placeholders, and nothing searches it.
 
     Args:
         report: The report on the request.
         tools: Which tools receive restored values, see `ctxguard.pii.mask.unmask.gets_values`.
+        scan: Searches the response for values that it introduces. None if it is not searched.
     """
     session = session_of(report.masks)
-    if session is None or not session.can_restore:
+    if session is None or not (session.can_restore or scan is not None):
         return None
-    return Restorer(session, tools=tools, names_host=report.user_names)
+    return Restorer(session, tools=tools, names_host=report.user_names, scan=scan)
 
 
 def session_of(masks: Iterable[object]) -> MaskSession | None:
