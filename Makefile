@@ -67,7 +67,7 @@ test-oldest: .venv-oldest/.done ## adapters and files with the oldest supported 
 	$(@D)/bin/python -m pip install -q --no-compile -e '.[cli,tokens,vault,testing,$(*D)]' "$$(grep -E '^(google-)?$(*D)==' adapters/constraints/$(*F).txt)" pytest-asyncio pytest-timeout
 	@touch $@
 
-APART := tests/adapters/test_two_users_at_every_door.py tests/adapters/test_missing_frameworks.py tests/adapters/test_wrong_stabilizers.py tests/adapters/test_wrong_vaults.py
+APART := tests/adapters/test_two_users_at_every_door.py tests/adapters/test_new_values_at_every_door.py tests/adapters/test_missing_frameworks.py tests/adapters/test_wrong_stabilizers.py tests/adapters/test_wrong_vaults.py
 QUIET := CREWAI_DISABLE_TELEMETRY=true CREWAI_DISABLE_TRACKING=true # nothing is sent
 test-adk: ## the adapter of Google's ADK, in environments of its own
 test-crewai: ## the adapter of CrewAI, in environments of its own

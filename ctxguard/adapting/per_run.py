@@ -138,6 +138,7 @@ class RecallToolFactory(Generic[Tool]):
 
 
 Context = TypeVar("Context")
+Choice = TypeVar("Choice")
 Native = TypeVar("Native")
 OnReport: TypeAlias = "Callable[[Report], object]"
 """Function that a guard calls with the report of each model call. `report.session` names the conversation.
@@ -349,9 +350,9 @@ class PerRun(Generic[Context]):
         """Return the stabilizer and the vault for a run."""
         chosen, vault = self._stabilizer, self._vault
         if not isinstance(chosen, Stabilizer):
-            chosen = require_stabilizer(chosen(context))
+            chosen = require_stabilizer(_chosen(chosen, context, "stabilizer"))
         if is_function(vault):
-            vault = require_vault(cast("Callable[[Context], SessionVault]", vault)(context))
+            vault = require_vault(_chosen(cast("Callable[[Context], SessionVault]", vault), context, "vault"))
         if vault is None:
             return ForRun(chosen, None, self.options)
         return self._masking(chosen, cast("SessionVault", vault))
@@ -376,6 +377,15 @@ class PerRun(Generic[Context]):
             return chosen, ForRun(_masking_into(chosen, vault), vault, self.options)
 
         return self._cached.get_or_put((id(chosen), id(vault)), create)[1]
+
+
+def _chosen(choose: Callable[[Context], Choice], context: Context, setting: str) -> Choice:
+    """Return what a function of the application chooses for a run. An error says which function raised it."""
+    try:
+        return choose(context)
+    except Exception as error:
+        error.add_note(f"raised by the function that the guard was given as {setting}, for a {type(context).__name__}")
+        raise
 
 
 def _has_vault(stabilizer: Stabilizer) -> bool:
