@@ -172,11 +172,9 @@ class ContextGuard(BasePlugin):
         result: Any,  # noqa: ANN401 - a dict, or what a tool returned
     ) -> dict[str, Any] | None:
         """Restore masked values in a text that the recall tool read."""
-        text = result.get("result") if isinstance(result, dict) else result
-        if not isinstance(text, str):
-            return None
-        recalled = await adrive(self._per_run.of(tool_context).recalled(text, tool.name, tool_args))
-        return None if recalled == text else {"result": recalled}
+        output = result.get("result") if isinstance(result, dict) else result
+        recalled = await adrive(self._per_run.of(tool_context).recalled(output, tool.name, tool_args))
+        return None if recalled is output else {"result": recalled}
 
 
 def _as_content(written: Any) -> types.Content:  # noqa: ANN401 - a content, or one that a stage added, as a dict

@@ -158,10 +158,8 @@ class ContextGuardMiddleware(NotAFunction, _Middleware):
         output = yield Ask(handler, (given,))
         if not isinstance(output, ToolMessage):
             return output
-        content = output.content
-        if isinstance(content, str):
-            recalled = yield from run.recalled(content, call["name"], call["args"])
-            output = output if recalled == content else output.model_copy(update={"content": recalled})
+        content = yield from run.recalled(output.content, call["name"], call["args"])
+        output = output if content is output.content else output.model_copy(update={"content": content})
         if not run.bounds_outputs:
             return output
         artifact = yield from run.bounded(ADAPTER.read([output])[0], call["name"], session=_thread())

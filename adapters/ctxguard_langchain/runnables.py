@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -253,6 +253,20 @@ def model_among(steps: Sequence[object]) -> int | None:
     return None
 
 
+_OF_THE_CHAIN: Final = ("input", "inputs", "config", "return_exceptions")
+"""The arguments of a call that are a chain's own. All others are its model's."""
+
+
+def _handing_on(method: str) -> Any:  # noqa: ANN401 - a method, which has LangChain's signature
+    """Return a method of a chain that hands the arguments of a call on to the chain's model."""
+
+    def call(self: GuardedSequence, *given: Any, **named: Any) -> Any:  # noqa: ANN401
+        own = {name: named.pop(name) for name in _OF_THE_CHAIN if name in named}
+        return getattr(self.with_arguments(named), method)(*given, **own)
+
+    return call
+
+
 class GuardedSequence(RunnableSequence[Any, Any]):
     """A chain that begins with the guard: arguments of a call reach the model behind it, as if it were called itself.
 
@@ -262,6 +276,19 @@ class GuardedSequence(RunnableSequence[Any, Any]):
     def __init__(self, *steps: Any, name: str | None = None) -> None:  # noqa: ANN401 - whatever LangChain takes as a step
         super().__init__(*steps, name=name)
 
+    invoke = _handing_on("invoke")
+    ainvoke = _handing_on("ainvoke")
+    batch = _handing_on("batch")
+    abatch = _handing_on("abatch")
+    transform = _handing_on("transform")  # `stream` and `astream` call these two
+    atransform = _handing_on("atransform")
+
+    def with_arguments(self, arguments: Mapping[str, Any]) -> RunnableSequence[Any, Any]:
+        """Return a plain chain whose model has these arguments; without a model, the step behind the guard has them."""
+        place = model_among(self.steps) or 1
+        steps = [step.bind(**arguments) if arguments and n == place else step for n, step in enumerate(self.steps)]
+        return RunnableSequence(*steps, name=self.name)
+
     def __or__(self, other: Any) -> RunnableSequence[Any, Any]:  # noqa: ANN401 - LangChain's signature
         """Return this chain with one more step, or with the steps of another one."""
         return self.pipe(other)
@@ -269,56 +296,6 @@ class GuardedSequence(RunnableSequence[Any, Any]):
     def pipe(self, *others: Any, name: str | None = None) -> RunnableSequence[Any, Any]:  # noqa: ANN401 - the same
         """Return this chain with more steps."""
         return GuardedSequence(*self.steps, *map(coerce_to_runnable, others), name=name or self.name)
-
-    def _with(self, arguments: Mapping[str, Any]) -> RunnableSequence[Any, Any]:
-        """Return a plain chain whose model has these arguments; without a model, the step behind the guard has them."""
-        place = model_among(self.steps) or 1
-        steps = [step.bind(**arguments) if arguments and n == place else step for n, step in enumerate(self.steps)]
-        return RunnableSequence(*steps, name=self.name)
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002, ANN401 - LangChain's signature, here and below
-        """Call the chain once."""
-        return self._with(kwargs).invoke(input, config)
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002, ANN401
-        """Asynchronous version of `invoke`."""
-        return await self._with(kwargs).ainvoke(input, config)
-
-    def batch(
-        self,
-        inputs: list[Any],
-        config: RunnableConfig | list[RunnableConfig] | None = None,
-        *,
-        return_exceptions: bool = False,
-        **kwargs: Any,  # noqa: ANN401
-    ) -> list[Any]:
-        """Call the chain with each input."""
-        return self._with(kwargs).batch(inputs, config, return_exceptions=return_exceptions)
-
-    async def abatch(
-        self,
-        inputs: list[Any],
-        config: RunnableConfig | list[RunnableConfig] | None = None,
-        *,
-        return_exceptions: bool = False,
-        **kwargs: Any,  # noqa: ANN401
-    ) -> list[Any]:
-        """Asynchronous version of `batch`."""
-        return await self._with(kwargs).abatch(inputs, config, return_exceptions=return_exceptions)
-
-    def transform(self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002, ANN401
-        """Stream the chain's output; `stream` calls it."""
-        yield from self._with(kwargs).transform(input, config)
-
-    async def atransform(
-        self,
-        input: AsyncIterator[Any],  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,  # noqa: ANN401
-    ) -> AsyncIterator[Any]:
-        """Asynchronous version of `transform`; `astream` calls it."""
-        async for chunk in self._with(kwargs).atransform(input, config):
-            yield chunk
 
 
 def _session(config: RunnableConfig, keys: Sequence[str]) -> str | None:

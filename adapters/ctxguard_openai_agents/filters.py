@@ -168,8 +168,7 @@ def _unmasking(tool: FunctionTool, vault: VaultChoice, store: Store | None) -> F
     async def invoke(context: ToolContext[Any], arguments: str) -> object:
         values = require_vault(vault(context) if callable(vault) else vault)
         output = await tool.on_invoke_tool(context, unmask_arguments(arguments, values, tool=tool.name))
-        if store is None or not isinstance(output, str):
-            return output
-        return await adrive(recalled(output, tool.name, parse_json(arguments), values, [store]))
+        stores = [] if store is None else [store]
+        return await adrive(recalled(output, tool.name, parse_json(arguments), values, stores))
 
     return replace(tool, on_invoke_tool=invoke)

@@ -322,11 +322,11 @@ class ContextGuard(NotAFunction, AbstractCapability[Any]):
             changes: dict[Path, object] = {}
             for number, part in enumerate(message.parts):
                 call = calls.get(part.tool_call_id) if part.part_kind == "tool-return" else None
-                if call is not None and isinstance(part.content, str):
+                if call is not None:
                     arguments = parse_json(call.args_as_json_str())
-                    text = await adrive(run.recalled(part.content, part.tool_name, arguments))
-                    if text != part.content:
-                        changes["parts", number, "content"] = text
+                    content = await adrive(run.recalled(part.content, part.tool_name, arguments))
+                    if content is not part.content:
+                        changes["parts", number, "content"] = content
             return copy_with(message, changes)
 
         return [await restored(message) for message in messages]
@@ -442,8 +442,7 @@ class ContextGuard(NotAFunction, AbstractCapability[Any]):
         if (self.max_result_tokens is None and self.vault is None) or is_fixed(tool_def):
             return result
         run = self._per_run.of(ctx)
-        if isinstance(result, str):
-            result = await adrive(run.recalled(result, tool_def.name, args))
+        result = await adrive(run.recalled(result, tool_def.name, args))
         if not run.bounds_outputs:
             return result
         limit = self.max_result_tokens

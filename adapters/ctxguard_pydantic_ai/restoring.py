@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime
+from operator import attrgetter
 from typing import Any, Final
 
 from pydantic_ai.messages import (
@@ -126,6 +126,12 @@ def _is_call(part: Any) -> bool:  # noqa: ANN401
 class _RestoringStream(StreamedResponse):
     """A streamed response with values restored. The events of ends and final results are created anew."""
 
+    usage = property(attrgetter("_wrapped.usage"))
+    model_name = property(attrgetter("_wrapped.model_name"))
+    provider_name = property(attrgetter("_wrapped.provider_name"))
+    provider_url = property(attrgetter("_wrapped.provider_url"))
+    timestamp = property(attrgetter("_wrapped.timestamp"))
+
     def __init__(self, wrapped: StreamedResponse, parts: _Parts) -> None:
         super().__init__(wrapped.model_request_parameters)
         self._wrapped = wrapped
@@ -152,28 +158,3 @@ class _RestoringStream(StreamedResponse):
     async def close_stream(self) -> None:
         """Close the wrapped response."""
         await self._wrapped.close_stream()
-
-    @property
-    def usage(self) -> Any:  # noqa: ANN401
-        """The usage so far."""
-        return self._wrapped.usage
-
-    @property
-    def model_name(self) -> str:
-        """The name of the model."""
-        return self._wrapped.model_name
-
-    @property
-    def provider_name(self) -> str | None:
-        """The name of the provider."""
-        return self._wrapped.provider_name
-
-    @property
-    def provider_url(self) -> str | None:
-        """The URL of the provider."""
-        return self._wrapped.provider_url
-
-    @property
-    def timestamp(self) -> datetime:
-        """When the response began."""
-        return self._wrapped.timestamp

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 
 Arguments = TypeVar("Arguments", bound="str | dict[str, Any]")
+Output = TypeVar("Output")
 Tool = TypeVar("Tool")
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -82,26 +83,28 @@ def unmask_arguments(arguments: Arguments, vault: SessionVault, *, tool: str = "
 
 
 def recalled(
-    text: str, tool: str, arguments: object, vault: SessionVault, stores: Iterable[Store]
-) -> Generator[Ask, object, str]:
-    """Return the `text` that a tool returned. If the recall tool read it from `stores`, restore its masked values.
+    output: Output, tool: str, arguments: object, vault: SessionVault, stores: Iterable[Store]
+) -> Generator[Ask, object, Output]:
+    """Return what a tool returned. If it is a text that the recall tool read from `stores`, restore its masked values.
 
     The rest of the history is unmasked, so placeholders would be treated as forged. Results that only `context_result`
-    saved were not masked: placeholders in them may really be forged, so they stay.
+    saved were not masked: placeholders in them may really be forged, so they stay. What does not change is the same
+    object.
 
     Args:
-        text: What the tool returned.
+        output: What the tool returned.
         tool: The name of the tool.
         arguments: The arguments of the call, which name the handle of a saved text.
         vault: The vault of the session.
         stores: The stores of masked texts.
     """
     handle = arguments.get("handle") if isinstance(arguments, Mapping) else None
-    if tool == _RECALL and isinstance(handle, str):
+    if tool == _RECALL and isinstance(output, str) and isinstance(handle, str):
         for store in stores:
             if (yield Ask(store.get, (NAMESPACE, handle), is_read=True)) is not None:
-                return vault.unmask(text)
-    return text
+                restored = vault.unmask(output)
+                return output if restored == output else cast("Output", restored)
+    return output
 
 
 def require_vault(given: object) -> SessionVault:
@@ -306,12 +309,12 @@ class ForRun:
         vault = self.vault
         return sent if vault is None else sent.edit(lambda _, text: vault.unmask(text))
 
-    def recalled(self, text: str, tool: str, arguments: object) -> Generator[Ask, object, str]:
-        """Return the `text` that a tool returned. If the stabilizer saved this text, restore its masked values."""
+    def recalled(self, output: Output, tool: str, arguments: object) -> Generator[Ask, object, Output]:
+        """Return what a tool returned. If it is a text that the stabilizer saved, restore its masked values."""
         if self.vault is None:
-            return text
+            return output
         stores = self.stabilizer.stages.from_masking().stores
-        return (yield from recalled(text, tool, arguments, self.vault, stores))
+        return (yield from recalled(output, tool, arguments, self.vault, stores))
 
 
 class PerRun(Generic[Context]):
