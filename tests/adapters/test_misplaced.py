@@ -47,10 +47,10 @@ def before_a_prompt(given):
 
 
 def as_a_graphs_hook(given):
-    from langgraph.prebuilt import create_react_agent
-
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # LangGraph deprecates its prebuilt agents
+        warnings.simplefilter("ignore")  # LangGraph deprecates its prebuilt agents, the oldest as they are imported
+        from langgraph.prebuilt import create_react_agent
+
         create_react_agent(MODEL, [], pre_model_hook=given).invoke({"messages": [HumanMessage("hello")]})
 
 
