@@ -197,13 +197,15 @@ class PydanticAI(Door):
         from pydantic_ai.capabilities import AbstractCapability
         from pydantic_ai.models.function import FunctionModel
 
-        from ctxguard_pydantic_ai import ContextGuard
-
         if not hasattr(AbstractCapability, "get_wrapper_model"):
             pytest.skip("this PydanticAI has no hook to restore responses")
-        guard = ContextGuard(**self.settings(lambda context: context.deps))
         model = FunctionModel(stream_function=lambda messages, info: self.said(messages))
-        self.agent = Agent(model, deps_type=str, capabilities=[guard])
+        self.agent = Agent(model, deps_type=str, capabilities=[self.guard()])
+
+    def guard(self):
+        from ctxguard_pydantic_ai import ContextGuard
+
+        return ContextGuard(**self.settings(lambda context: context.deps))
 
     async def ask(self, user, text):
         from pydantic_ai.messages import PartDeltaEvent, PartStartEvent
@@ -216,6 +218,16 @@ class PydanticAI(Door):
                 if isinstance(event, PartDeltaEvent):
                     yield event.delta.content_delta
         self.histories[user] = event.result.all_messages()
+
+
+class DurablePydanticAI(PydanticAI):
+    """The guard for durable engines, without an engine."""
+
+    def guard(self):
+        from ctxguard_pydantic_ai import DurableContextGuard
+
+        settings = self.settings(lambda context: context.deps)
+        return DurableContextGuard(settings["stabilizer"], vault=settings["vault"])
 
 
 class AgUi(PydanticAI):
@@ -265,11 +277,9 @@ class AgentsSdk(Door):
         agents = pytest.importorskip("agents", reason="the Agents SDK (openai-agents) is not installed")
         from openai.types.responses import Response, ResponseCompletedEvent, ResponseTextDeltaEvent
 
-        from ctxguard_openai_agents import MaskedSession, call_model_input_filter, with_restored_values
+        from ctxguard_openai_agents import MaskedSession, with_restored_values
 
         agents.set_tracing_disabled(True)
-        settings = self.settings(lambda context: context.context)
-        assert settings.pop("restore")
         door = self
 
         class Scripted(agents.Model):
@@ -288,16 +298,30 @@ class AgentsSdk(Door):
                 kind = "response.completed"
                 yield ResponseCompletedEvent.construct(type=kind, response=response, sequence_number=number)
 
-        self.agent = agents.Agent(name="clerk", model=with_restored_values(Scripted()))
-        self.config = agents.RunConfig(call_model_input_filter=call_model_input_filter(**settings))
+        model, self.config = self.guarded(with_restored_values(Scripted()))
+        self.agent = agents.Agent(name="clerk", model=model)
         self.stored = {user: agents.SQLiteSession(user) for user in HOSTS}
         for session in self.stored.values():
             self.closing.callback(session.close)
         self.sessions = {user: MaskedSession(self.stored[user], self.vaults[user]) for user in HOSTS}
 
+    def filter(self):
+        from ctxguard_openai_agents import call_model_input_filter
+
+        settings = self.settings(lambda context: context.context or USER.get())
+        assert settings.pop("restore")
+        return call_model_input_filter(**settings)
+
+    def guarded(self, model):
+        """Return the model, and the configuration of the runs."""
+        from agents import RunConfig
+
+        return model, RunConfig(call_model_input_filter=self.filter())
+
     async def ask(self, user, text):
         from agents import Runner
 
+        USER.set(user)
         result = Runner.run_streamed(
             self.agent, text, context=user, session=self.sessions[user], run_config=self.config
         )
@@ -305,6 +329,17 @@ class AgentsSdk(Door):
             if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
                 yield event.data.delta
         assert HOSTS[user] not in str(await self.stored[user].get_items())
+
+
+class DurableAgentsSdk(AgentsSdk):
+    """The filter within the model, for durable engines; it gets no context of the run."""
+
+    def guarded(self, model):
+        from agents import RunConfig
+
+        from ctxguard_openai_agents import with_input_filter
+
+        return with_input_filter(model, self.filter()), RunConfig()
 
 
 class Strands(Door):
@@ -530,9 +565,11 @@ DOORS = {
     "langchain events": LangChainEvents,
     "langgraph": LangGraph,
     "pydantic_ai": PydanticAI,
+    "pydantic_ai durable": DurablePydanticAI,
     "ag_ui": AgUi,
     "vercel": Vercel,
     "openai_agents": AgentsSdk,
+    "openai_agents durable": DurableAgentsSdk,
     "strands": Strands,
     "adk": ADK,
     "crewai": CrewAI,

@@ -15,7 +15,8 @@ from ctxguard.errors import ConfigError, CtxguardError
 NEW = ("new.person@somewhere.example", "4111 1111 1111 1111")
 SAID = f"Dear <EMAIL_1>,\nwrite to {NEW[0]}! Your card is {NEW[1]}, 1 < 2 & <EM"
 MASKED = "Dear <EMAIL_1>,\nwrite to [REDACTED_EMAIL]! Your card is [REDACTED_CREDIT_CARD], 1 < 2 & <EM"
-GUARDS = [name for name, door in DOORS.items() if not issubclass(door, Wire) and name not in ("bedrock", "litellm")]
+OTHERS = ("bedrock", "litellm", "pydantic_ai durable")  # the setting is that of the wire, or there is none
+GUARDS = [name for name, door in DOORS.items() if not issubclass(door, Wire) and name not in OTHERS]
 pytestmark = pytest.mark.filterwarnings("ignore:\\[EXPERIMENTAL\\]")  # ADK warns of its own features
 SOME, ALL = range(0, len(SAID), 13), range(len(SAID))
 
