@@ -122,8 +122,15 @@ def _unread_fields(record: NativePart, place: Path, read: AbstractSet[str]) -> I
     for key, value in vars(record).items():
         if key not in read and value and not is_payload(value):
             # these tokens are already counted with the part
-            plain = value if isinstance(value, str) else to_jsonable_python(value, fallback=str, bytes_mode="base64")
-            yield from without_tokens(fixed_field(key.removeprefix("_"), plain, (*place, key)))
+            yield from without_tokens(fixed_field(key.removeprefix("_"), _plain(value), (*place, key)))
+
+
+def _plain(value: object) -> object:
+    """Return a value as a string, or as plain JSON values."""
+    try:
+        return value if isinstance(value, str) else to_jsonable_python(value, fallback=str, bytes_mode="base64")
+    except ValueError:  # version 1.71 cannot write a link without a known file extension
+        return str(value)
 
 
 def _text(part: NativePart) -> list[PlacedPart]:

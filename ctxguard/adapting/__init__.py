@@ -11,7 +11,7 @@
 | `fields` | reads fields of dicts and objects, with errors that name the place; `copy_with`: a copy with new values |
 | `read_cache` | `ReadCache`: parses each message only once |
 | `per_run` | the guard of a framework: its settings, the stabilizer and vault of each run, and the recall tool |
-| `restoring` | `Restorer`, `StreamRestorer`: restore masked values in a response, and search it for new ones |
+| `restoring` | `WholeRestorer`, `StreamRestorer`: restore masked values in a response, or in the next piece of one |
 | `stored` | `StoredTexts`: masks what a framework stores, and restores what it loads |
 """
 

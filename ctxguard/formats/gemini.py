@@ -280,6 +280,10 @@ class GoogleAdapter(BlockFormat):
             for call in artifact.calls
         ]
 
+    def takes_tool(self, body: Body) -> bool:
+        """Return whether the guard can add a tool. The API refuses tools beside a cache that is named."""
+        return super().takes_tool(body) and not (body.get("cachedContent") or body.get("cached_content"))
+
     def tools_at(self, body: Body) -> Path:
         """Return the path of the tools: in the body of the REST API, or in the `config` of the SDK."""
         return ("tools",) if body.get("tools") is not None else ("config", "tools")

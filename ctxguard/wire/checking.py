@@ -182,6 +182,7 @@ class BodyTexts:
         tools: Always empty, because the tools are counted in the overhead.
         is_cleaned: Whether the latest final body had values that no stage had masked, so that `check` redacted them.
         details: Entries for the `details` of the report.
+        stored: Number of tokens that the provider stores and puts before the prompt.
     """
 
     kind: Format
@@ -193,6 +194,7 @@ class BodyTexts:
     tools: Sequence[Mapping[str, object]] = ()
     is_cleaned: bool = False
     details: Mapping[str, object] = field(default_factory=dict)
+    stored: int = 0
 
     @classmethod
     def of(
@@ -202,8 +204,12 @@ class BodyTexts:
         check: BodyCheck,
         stabilizer: Stabilizer,
         window: int | None = None,
+        stored: int = 0,
     ) -> BodyTexts:
-        """Create an instance for a body. Tools that take a large share of the budget are shortened."""
+        """Create an instance for a body. Tools that take a large share of the budget are shortened.
+
+        `stored` is the number of tokens that the provider stores and puts before the prompt.
+        """
         counter, place = stabilizer.counter, kind.tools_at(body)
         given = cast("Sequence[object]", member_at(body, place))
         tools, details = tools_of_call(given, stabilizer, window, lambda said: bool(check.labels_in(said, Use.TEXT)))
@@ -227,7 +233,10 @@ class BodyTexts:
         )
         overhead = count_sent({**rest, kind.history: []}, kind, counter).tokens
         overhead = max(0, overhead + tools_beyond_estimate(body, kind, counter))
-        return cls(kind, body, check, counter, outside, outside.growth + overhead, details=details)
+        if stored:
+            details = {**details, "cached content": f"{stored:,} tokens, which the provider stores, by its own count"}
+        beyond = outside.growth + overhead + stored
+        return cls(kind, body, check, counter, outside, beyond, details=details, stored=stored)
 
     def write(self, changes: Mapping[Path, object], _instructions: str, native: Any) -> Mapping[str, object]:  # noqa: ANN401
         """Return the final body, in which no rule matches.
@@ -253,7 +262,7 @@ class BodyTexts:
             is_changed: Whether texts outside the history were masked.
         """
         if is_changed or self.is_cleaned or report.tokens_after > COUNTED_FROM * report.budget:
-            return count_sent(sent, self.kind, self.counter).tokens
+            return self.stored + count_sent(sent, self.kind, self.counter).tokens
         return report.tokens_after
 
 

@@ -97,7 +97,7 @@ class ReadBack:
 
     def reading(self, kind: Format, request: WireRequest, body: Body, client: Body, scope: str) -> Reading | None:
         """Return the object that answers recall calls for a request, or None if the request cannot have the tool."""
-        if kind.weave is None or request.path.rstrip("/").endswith(_UNREAD) or not kind.asks_once(body):
+        if kind.weave is None or request.path.rstrip("/").endswith(_UNREAD) or not kind.takes_tool(body):
             return None
         return Reading(self, kind, kind.weave, request, body, client, scope)
 
