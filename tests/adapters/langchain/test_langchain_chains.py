@@ -353,7 +353,7 @@ async def test_arguments_of_a_call_reach_the_model_as_if_it_were_called_itself(n
 
 
 def test_a_guard_that_is_called_alone_refuses_them_by_name():
-    with pytest.raises(ConfigError, match=r"takes no stop.* \| model"):
+    with pytest.raises(ConfigError, match=r"does not accept stop.* \| model"):
         ContextGuard(Stabilizer(900)).invoke("Hi.", stop=["\n"])
 
 
