@@ -120,7 +120,7 @@ COLUMNS: Final = (
 NOTES: Final = (
     "Calls: the model calls whose history exceeds the budget. Everyone gets the same messages and the same counter.",
     "Holds: a request within the budget, every call paired with its results, system prompt and last message there.",
-    "Support, gain, and newest are over the calls that a row holds: rows that hold others are not over the same ones.",
+    "Support, gain, and newest are averages over the calls that hold in a row; rows can average over different calls.",
     f"Bill: a cached token costs a tenth; a share of the {BASELINE}'s at the calls that both send. Writing summaries "
     "is not billed.",
     "Time: processor time of the library's own work at one call, median; ctxguard masks and checks in it.",

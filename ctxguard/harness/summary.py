@@ -129,7 +129,7 @@ def _picture(runs: Sequence[RunModel]) -> Iterator[str]:
         cost = money(cost_of_a_call(run), own.bill) if own.served else "–"
         figures = f"{cost:>10}  {share(own.support):>8}  {own.refused:>8,}  {share(own.cut_share):>7}"
         yield f"{mark} {run.label:<{width}}  {figures}"
-    yield "* no other setting is both cheaper and holds more"
+    yield "* no other setting is both cheaper and keeps more support"
 
 
 def advice(report: ReplayReport) -> Iterator[str]:

@@ -524,7 +524,7 @@ class Guard:
         if self.passes_unread(request.path):
             return Prepared(request.body)
         shown = shown_place(request.path, self._detectors)
-        told = f"{request.method} requests to this path are of no kind that ctxguard reads; to forward them unread and"
+        told = f"ctxguard cannot read {request.method} requests to this path; to forward them unread and"
         name = f"on_unreadable=[{shown!r}] (serve: --on-unreadable {shown})"
         raise WireError(f"{told} unmasked, name the path: {name}", status=403)
 
