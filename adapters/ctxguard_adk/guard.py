@@ -18,11 +18,11 @@ from ctxguard.adapting.per_run import (
     RunOptions,
     takes_stabilizer,
 )
-from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError
 from ctxguard.formats.gemini import GoogleAdapter
+from ctxguard.tokens.caches import Recent
 from ctxguard_adk.restoring import AdkAnswer
 
 if TYPE_CHECKING:

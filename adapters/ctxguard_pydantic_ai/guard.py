@@ -25,7 +25,6 @@ from ctxguard.adapting.per_run import (
     RunOptions,
     takes_stabilizer,
 )
-from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.artifacts import Artifact, Kind
@@ -33,6 +32,7 @@ from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError, HistoryError
 from ctxguard.settings import NotMiddleware
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.tokens.caches import Recent
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter, is_fixed, read_part, rendered
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeAlias, TypeVar, cast
 
 from ctxguard.adapting.adapter import is_guard, request_flow, require_stabilizer, window_for
-from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, require_clean_schemas
 from ctxguard.adapting.restoring import Restorer, restorer_for
 from ctxguard.artifacts import Artifact, Kind, ToolCall
@@ -27,6 +26,7 @@ from ctxguard.settings import nearest, one_of, right_line, whole_number
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages.bound_tool_output import NAMESPACE
 from ctxguard.stages.fold import WINDOW_SETTINGS
+from ctxguard.tokens.caches import Recent
 
 if TYPE_CHECKING:
     from ctxguard.adapting.registry import Adapter

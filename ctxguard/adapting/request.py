@@ -17,7 +17,6 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 from ctxguard.adapting.fields import Path, copy_with, is_list, is_record
 from ctxguard.adapting.json_walk import schema_fields
-from ctxguard.adapting.recent import Recent
 from ctxguard.artifacts import OUTSIDE, Artifact, Field, Kind
 from ctxguard.checks.no_pii import NoPII
 from ctxguard.errors import CheckFailedError, ConfigError
@@ -27,6 +26,7 @@ from ctxguard.pii.rule_sets import for_identifiers
 from ctxguard.report import Report
 from ctxguard.report.places import keys_of, place_in
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.tokens.caches import Recent
 from ctxguard.tokens.counters import find_counter
 from ctxguard.tokens.schemas import DECLARATIONS, PARAMETERS, WRAPPED, compact, fields_of
 from ctxguard.views.outcomes import clipped

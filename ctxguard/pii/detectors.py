@@ -17,7 +17,7 @@ from ctxguard.errors import ConfigError, DetectorError
 from ctxguard.pii.placeholders import UNCHECKED, label_of, outside_placeholders
 from ctxguard.pii.spans import RULE_SET, Detector, Span, check_text, resolve
 from ctxguard.settings import extra, one_of, seconds
-from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.caches import TextCache
 
 if TYPE_CHECKING:
     from presidio_analyzer import AnalyzerEngine

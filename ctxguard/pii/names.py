@@ -23,7 +23,7 @@ from ctxguard.history.records import headers_in
 from ctxguard.pii.placeholders import PLACEHOLDER
 from ctxguard.pii.spans import Span, check_text, require_labels
 from ctxguard.settings import extra
-from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.caches import TextCache
 
 if TYPE_CHECKING:
     import numpy as np

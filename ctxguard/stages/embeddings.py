@@ -19,7 +19,7 @@ from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError, StoreError
 from ctxguard.settings import extra, opened
 from ctxguard.stages.bound_tool_output import handle_of
-from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.caches import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store

@@ -13,6 +13,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
+from ctxguard.tokens.caches import TextCache
 from ctxguard.tokens.counters import TokenCounter, valid_count
 from ctxguard.tokens.families import ANY_CLAUDE, GENERIC, Costs, ToolCosts
 from ctxguard.tokens.media import is_payload, media_tokens
@@ -29,7 +30,6 @@ from ctxguard.tokens.schemas import (
     sent_tools,
     server_tool_of,
 )
-from ctxguard.tokens.text_cache import TextCache
 
 MESSAGE_TOKENS: Final = GENERIC.message
 """Number of framing tokens of a message, including its role, if no model is named."""

@@ -16,8 +16,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ctxguard.adapting.fields import member_at
-from ctxguard.adapting.recent import Recent
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.tokens.caches import Recent
 from ctxguard.tokens.families import CACHES
 from ctxguard.wire.checking import Values
 

@@ -21,7 +21,7 @@ from ctxguard.pii import Detector, Masker, RuleSet, SessionVault
 from ctxguard.pii.mask.masking_rules import HASH_KEY_VARIABLE
 from ctxguard.pii.rule_sets import for_identifiers, for_names
 from ctxguard.report.places import clean_words, place_in
-from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.caches import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Format

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.registry import Adapter, chain_for
 from ctxguard.errors import ConfigError, VaultError
 from ctxguard.formats.format import Format
@@ -28,6 +27,7 @@ from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.mask.unmask import values_in
 from ctxguard.pii.mask.vault import SessionVault, Vault
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.tokens.caches import Recent
 from ctxguard.wire.checking import WireMasking
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from ctxguard import Artifact, Part, Stabilizer, ToolCall
 from ctxguard.errors import ConfigError, TokenizerError
 from ctxguard.pii import Span
 from ctxguard.tokens import ArtifactCounter, EstimateCounter, TiktokenCounter, ToktokCounter, find_counter
+from ctxguard.tokens.caches import TextCache
 from ctxguard.tokens.counters import TEKKEN, encoding_of, find_vocabulary
-from ctxguard.tokens.text_cache import TextCache
 
 HOSTILE = [
     "",
