@@ -67,13 +67,21 @@ test-oldest: .venv-oldest/.done ## adapters and files with the oldest supported 
 	$(@D)/bin/python -m pip install -q --no-compile -e '.[cli,tokens,vault,testing,$(*D)]' "$$(grep -E '^(google-)?$(*D)==' adapters/constraints/$(*F).txt)" pytest-asyncio pytest-timeout
 	@touch $@
 
-APART := tests/adapters/test_missing_frameworks.py tests/adapters/test_wrong_stabilizers.py tests/adapters/test_wrong_vaults.py
+APART := tests/adapters/test_two_users_at_every_door.py tests/adapters/test_new_values_at_every_door.py tests/adapters/test_missing_frameworks.py tests/adapters/test_wrong_stabilizers.py tests/adapters/test_wrong_vaults.py
 QUIET := CREWAI_DISABLE_TELEMETRY=true CREWAI_DISABLE_TRACKING=true # nothing is sent
 test-adk: ## the adapter of Google's ADK, in environments of its own
 test-crewai: ## the adapter of CrewAI, in environments of its own
 test-adk test-crewai: test-%: .venv-apart/%/oldest/.done .venv-apart/%/newest/.done
 	$(QUIET) .venv-apart/$*/oldest/bin/python -m pytest -W ignore tests/adapters/$** $(APART) -k $*
 	$(QUIET) .venv-apart/$*/newest/bin/python -m pytest -W ignore tests/adapters/$** $(APART) tests/test_docs.py -k $*
+
+.venv-litellm/.done: pyproject.toml adapters/constraints/newest.txt
+	$(PYTHON) -m venv .venv-litellm
+	.venv-litellm/bin/python -m pip install -q --no-compile -c adapters/constraints/newest.txt -e '.[cli,tokens,vault,proxy,testing]' 'litellm[proxy]' openai anthropic pytest-asyncio pytest-timeout
+	@touch $@
+
+test-litellm: .venv-litellm/.done ## the guardrail in LiteLLM's own proxy, in an environment of its own
+	.venv-litellm/bin/python -m pytest -W ignore tests/wire/test_litellm_guard.py tests/adapters/test_two_users_at_every_door.py -k litellm
 
 .venv-durable/.done: pyproject.toml
 	$(PYTHON) -m venv .venv-durable
@@ -196,4 +204,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo clients test test-all quick test-without-recordings cover types layers test-durable test-oldest test-adk test-crewai test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks notebook-pages outputs format clean
+.PHONY: help demo clients test test-all quick test-without-recordings cover types layers test-durable test-oldest test-adk test-crewai test-litellm test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks notebook-pages outputs format clean

@@ -22,8 +22,8 @@ from recordings import RECORDINGS
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.formats.registry import find_format
 from ctxguard.formats.usage import Compared, Errors, Usage, compared, grouped, usages_in
-from ctxguard.stages.window_settings import Calibration
 from ctxguard.tokens import ArtifactCounter, find_counter
+from ctxguard.tokens.artifact_counter import Calibration
 from ctxguard.tokens.families import FAMILIES, Margin, Measured, margin_of
 
 DATA = RECORDINGS / "usage"

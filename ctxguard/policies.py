@@ -9,8 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, Unpack
 
 from ctxguard.artifacts import Lifetime
-from ctxguard.draft import Stage
-from ctxguard.draft.chain import Chain
+from ctxguard.draft import Chain, Stage
 from ctxguard.errors import ConfigError
 from ctxguard.settings import nearest, settings_of
 from ctxguard.stages import (
@@ -22,7 +21,7 @@ from ctxguard.stages import (
     RepairExchanges,
     StableWindow,
 )
-from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowOptions, WindowSettings
+from ctxguard.stages.fold import WINDOW_SETTINGS, WindowOptions, WindowSettings
 from ctxguard.strategies import DropVerboseOutput, FillBudget
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, stage_name
-from ctxguard.draft.draft import asynchronous, reads_only, synchronous
+from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, asynchronous, reads_only, stage_name, synchronous
 from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError
 from ctxguard.history import AUTHORITY, Memory, is_synthetic
 

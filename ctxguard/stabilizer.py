@@ -1,7 +1,7 @@
 """The `Stabilizer`: stages transform a history into a context, checks verify the context, and a report explains it.
 
 The methods are written as generators that request I/O and never do it themselves. Decorators from
-`ctxguard.draft.draft` turn each into a sync and an async method, such as `stabilize` and `astabilize`.
+`ctxguard.draft` turn each into a sync and an async method, such as `stabilize` and `astabilize`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeVar, Unpack, cast
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, drive, refuse, stage_name
-from ctxguard.draft.chain import Chain
-from ctxguard.draft.draft import asynchronous, flow_of, synchronous
+from ctxguard.draft import (
+    Ask,
+    CallSettings,
+    Chain,
+    Cut,
+    Draft,
+    Stage,
+    asynchronous,
+    drive,
+    flow_of,
+    refuse,
+    stage_name,
+    synchronous,
+)
 from ctxguard.errors import BESIDE, BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, HistoryError
 from ctxguard.history.conversation import Overflows
 from ctxguard.policies import POLICIES, default_stages, not_taken, settings_taken, stabilizer_defaults, suiting
@@ -25,8 +36,8 @@ from ctxguard.report.places import in_words
 from ctxguard.report.telemetry import Watch
 from ctxguard.session import Context, Run, Runs, Session, Stabilized, in_own_objects, with_own_count
 from ctxguard.settings import NotMiddleware, callables, one_of, right_line, valid_budget, whole_number
+from ctxguard.stages.fold import WINDOW_SETTINGS, WindowOptions
 from ctxguard.stages.stable_window import StableWindow
-from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowOptions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.families import Headroom, Window, kept_free, valid_headroom, window_of
 from ctxguard.tokens.provider_counter import ProviderCounter

@@ -73,7 +73,7 @@ def cli(*args, stdin=None, width=120, screen=None, errors=None):
 
 def process(*args, stdin=None):
     return subprocess.run(
-        [sys.executable, "-m", "ctxguard.cli", *map(str, args)],
+        [sys.executable, "-m", "ctxguard", *map(str, args)],
         capture_output=True,
         input=stdin,
         text=True,
@@ -718,7 +718,7 @@ def test_replay_shows_on_a_terminal_alone_how_far_it_is(session):
     assert "session," not in cli("replay", session, "--budget", 600).stderr
     pty = pytest.importorskip("pty", reason="no pseudo-terminals here")
     ours, theirs = pty.openpty()
-    words = [sys.executable, "-m", "ctxguard.cli", "replay", str(session), "--budget", "600", "--processes", "1"]
+    words = [sys.executable, "-m", "ctxguard", "replay", str(session), "--budget", "600", "--processes", "1"]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=theirs, env={**os.environ, "TERM": "xterm"}) as run:
         os.close(theirs)
         shown = b"".join(written_to(ours)).decode()
@@ -834,7 +834,7 @@ def test_a_share_as_budget_needs_the_window_or_the_model(configured, tmp_path):
 def test_any_text_is_written_whatever_the_locale_and_half_a_surrogate_is_replaced(tmp_path):
     path, output = tmp_path / "odd.json", tmp_path / "out.json"
     path.write_text('{"messages": [{"role": "user", "content": "K\\u00e4se \\ud83e\\uddc0 \\ud800"}]}')
-    words = [sys.executable, "-m", "ctxguard.cli", "stabilize", path]
+    words = [sys.executable, "-m", "ctxguard", "stabilize", path]
     ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     run = subprocess.run(words, capture_output=True, check=False, env=ascii_only)
     assert (run.returncode, run.stderr) == (0, b"")
@@ -849,7 +849,7 @@ FULL = Path("/dev/full")
 @pytest.mark.slow
 @pytest.mark.skipif(not FULL.exists(), reason="no device that is always full here")
 def test_a_full_disk_is_one_line(session):
-    words = [sys.executable, "-m", "ctxguard.cli", "stabilize", session]
+    words = [sys.executable, "-m", "ctxguard", "stabilize", session]
     with FULL.open("w") as full:
         run = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (run.returncode, run.stderr) == (2, "ctxguard: standard output: no space left on device\n")

@@ -74,6 +74,7 @@ def test_sections_have_their_defaults():
         "budget": None,
         "policy": "default",
         "keep_recent": 2,
+        "keep_task": True,
         "target": None,
         "trail": 0.1,
         "output_share": 0.1,
@@ -84,9 +85,28 @@ def test_sections_have_their_defaults():
         "model": None,
         "headroom": "measured",
         "provider": None,
+        "on_failure": "report",
         "shorten_tools": True,
         "store": None,
     }
+
+
+def test_a_setting_of_the_stabilizer_can_be_configured_with_the_same_default():
+    taken = dict(inspect.signature(Stabilizer).parameters)
+    for name in (
+        "stages",
+        "checks",
+        "window",
+    ):  # objects, and the settings of the window, which both take from one class
+        del taken[name]
+    configured = StabilizerConfig().model_dump()
+    assert {name: one.default for name, one in taken.items()} == {name: configured.get(name, name) for name in taken}
+
+
+def test_a_failed_check_can_be_made_an_error_in_the_file(tmp_path):
+    (tmp_path / "ctxguard.yaml").write_text("stabilizer: {budget: 700, on_failure: raise, keep_task: false}\n")
+    stabilizer = Stabilizer.from_config()
+    assert (stabilizer.on_failure, stabilizer.keep_task) == ("raise", False)
 
 
 def test_a_budget_is_tokens_or_a_share(monkeypatch):

@@ -73,10 +73,7 @@ def test_how_it_works_has_a_row_for_each_package():
 
 TEN_CHANGES = {
     "the trail tells exit codes": {"views/outcomes.py": "outcome"},
-    "outputs of one tool are never shortened": {
-        "stages/window_settings.py": "WindowSettings",
-        "stages/fold.py": "_with_seen",
-    },
+    "outputs of one tool are never shortened": {"stages/fold.py": "_with_seen"},
     "a new kind of personal data": {"data/rules/countries.toml": "name", "pii/detect/validate.py": "luhn"},
     "another provider's API": {
         "formats/ollama.py": "OllamaAdapter",

@@ -17,13 +17,12 @@ from ctxguard.adapting.per_run import (
     RecallToolFactory,
     RunOptions,
     takes_stabilizer,
-    unmask_arguments,
 )
-from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request
-from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import adrive
+from ctxguard.errors import ConfigError
 from ctxguard.formats.gemini import GoogleAdapter
+from ctxguard.tokens.caches import Recent
 from ctxguard_adk.restoring import AdkAnswer
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from google.adk.tools.tool_context import ToolContext
 
     from ctxguard.pii import SessionVault
+    from ctxguard.pii.mask.answers import OnNewValues
     from ctxguard.stabilizer import Stabilizer
 
 _ADAPTER: Final = GoogleAdapter()
@@ -56,7 +56,8 @@ class ContextGuard(BasePlugin):
     parameters of tools and output schemas cannot be changed, so a rule that matches in them ends the call with
     `CheckFailedError`. All of these are counted. ADK raises what a plugin raises as the cause of a `RuntimeError`.
 
-    Plugins run in their order, so put the guard last. A live connection is guarded when it opens.
+    Plugins run in their order, so put the guard last. `run_live` is refused: ADK sends the history of a live connection
+    and all that is said in it without asking plugins.
 
     Args:
         stabilizer: The stabilizer, or a function that returns one for the context of a call.
@@ -70,6 +71,8 @@ class ContextGuard(BasePlugin):
             arguments of calls, and in structured output. Events and the session then have the values. Placeholders stay
             in thoughts, in code that the model runs, in links to hosts that no user named, and in the arguments of
             tools that get no values. ADK skips further callbacks after the model where values are restored.
+        new_values: What to do with values that the model itself writes: `pass`, `report`, `mask`, or `refuse`, see
+            `ctxguard.adapting.per_run.RunOptions`. It needs `restore`.
         name: The name of the plugin.
 
     Raises:
@@ -86,21 +89,37 @@ class ContextGuard(BasePlugin):
         on_report: OnReport | None = None,
         vault: SessionVault | Callable[[CallbackContext], SessionVault] | None = None,
         restore: bool = False,
+        new_values: OnNewValues = "pass",
         name: str = "ctxguard",
     ) -> None:
         super().__init__(name=name)
-        options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
+        options = RunOptions(
+            window=window,
+            keep_thinking=keep_thinking,
+            on_report=on_report,
+            restore=restore,
+            new_values=new_values,
+        )
         self._per_run: PerRun[CallbackContext] = PerRun(stabilizer, vault, options)
         self._restore = restore
         # A call is known by the actions of its event, which all callbacks of the call share. A reference to them
         # prevents their id() from being reused.
         self._answers: Recent[str, dict[int, tuple[object, AdkAnswer]]] = Recent(_INVOCATIONS)
 
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Refuse a live run, of which the guard would see nothing.
+
+        Raises:
+            ConfigError: If the run is live.
+        """
+        if invocation_context.live_request_queue is not None:
+            told = "run_live is not guarded: ADK sends it past its plugins; use run_async, or an app without the guard"
+            raise ConfigError(told, setting="plugins")
+
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
         """Replace the contents, the system instruction, and the tools of a request by the stabilized ones."""
-        restorers: list[Restorer | None] = []
         config = llm_request.config
         native: Any = {"contents": llm_request.contents, "config": config}
         tools = list(config.tools or ())
@@ -111,17 +130,16 @@ class ContextGuard(BasePlugin):
             Request(native, None, cast("Any", tools), schemas, settings),
             session=callback_context.session.id,
             model=llm_request.model,
-            on_restorer=restorers.append if self._restore else None,
         )
-        done = await adrive(flow)
+        done, restorer = await adrive(flow)
         changes = {} if config.tools is None else {"tools": list(done.tools)}
         llm_request.contents = list(map(_as_content, done.messages["contents"]))
         llm_request.config = done.messages["config"].model_copy(update=changes)
-        if restorers and restorers[0] is not None:
+        if self._restore and restorer is not None:
             wants_json = config.response_mime_type == "application/json"
             found = llm_request.tools_dict.items()
-            outputs = {name: True for name, one in found if isinstance(one, SetModelResponseTool)}
-            restorer = replace(restorers[0], wants_json=wants_json, tools={**outputs, **restorers[0].tools})
+            outputs = [name for name, one in found if isinstance(one, SetModelResponseTool)]
+            restorer = replace(restorer, wants_json=wants_json, outputs=outputs)
             known = self._answers.get_or_put(callback_context.invocation_id, dict)
             known[id(callback_context.actions)] = (callback_context.actions, AdkAnswer(restorer))
         return None
@@ -142,9 +160,7 @@ class ContextGuard(BasePlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
         """Restore masked values in the arguments of a tool, which are a copy of those in the session."""
-        run = self._per_run.of(tool_context)
-        if run.vault is not None:
-            tool_args.update(unmask_arguments(tool_args, run.vault, tool=tool.name))
+        tool_args.update(self._per_run.of(tool_context).unmasked(tool_args, tool.name))
         return None
 
     async def after_tool_callback(
@@ -156,11 +172,9 @@ class ContextGuard(BasePlugin):
         result: Any,  # noqa: ANN401 - a dict, or what a tool returned
     ) -> dict[str, Any] | None:
         """Restore masked values in a text that the recall tool read."""
-        text = result.get("result") if isinstance(result, dict) else result
-        if not isinstance(text, str):
-            return None
-        recalled = await adrive(self._per_run.of(tool_context).recalled(text, tool.name, tool_args))
-        return None if recalled == text else {"result": recalled}
+        output = result.get("result") if isinstance(result, dict) else result
+        recalled = await adrive(self._per_run.of(tool_context).recalled(output, tool.name, tool_args))
+        return None if recalled is output else {"result": recalled}
 
 
 def _as_content(written: Any) -> types.Content:  # noqa: ANN401 - a content, or one that a stage added, as a dict

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
-from ctxguard.adapting.restoring import Restorer, StreamRestorer
+from ctxguard.adapting.restoring import AnyRestorer, Restorer, StreamRestorer, WholeRestorer
 
 _TEXT: Final = "text"
 """The key of the streamed text."""
@@ -31,8 +29,7 @@ class AdkAnswer:
         content = response.content
         if content is None or not content.parts:
             return None
-        links = self._restorer.links()
-        restored = partial(self._stream.text, _TEXT) if response.partial else partial(self._restorer.text, links=links)
+        restored = self._stream if response.partial else WholeRestorer(self._restorer)
         parts = [self._part(part, restored) for part in content.parts]
         if response.partial and response.finish_reason is not None and (rest := self._stream.close(_TEXT)):
             parts.append(types.Part(text=rest))
@@ -40,11 +37,11 @@ class AdkAnswer:
             return None
         return response.model_copy(update={"content": content.model_copy(update={"parts": parts})})
 
-    def _part(self, part: types.Part, restored: Callable[[str], str]) -> types.Part:
+    def _part(self, part: types.Part, restored: AnyRestorer) -> types.Part:
         if part.text and not part.thought:
-            return part.model_copy(update={"text": restored(part.text)})
+            return part.model_copy(update={"text": restored.text(_TEXT, part.text)})
         call = part.function_call
         if call is None:
             return part
-        given = self._restorer.of_call(call.name or "", call.args)
+        given = self._restorer.of_call(call.name or "", call.args)  # calls are whole in pieces, too
         return part.model_copy(update={"function_call": call.model_copy(update={"args": given})})

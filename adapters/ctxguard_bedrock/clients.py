@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
+from ctxguard.adapting.per_run import takes_stabilizer
 from ctxguard.draft import drive
 from ctxguard.errors import ConfigError, WireError
 from ctxguard.wire.streams import ReplyEvents
@@ -139,6 +140,7 @@ def _arguments(request: Mapping[str, Any], prepared: Prepared, blobs: Mapping[st
     return {**model, **_as_argument(json.loads(prepared.body), blobs)}  # type: ignore[dict-item]  # a dict of texts
 
 
+@takes_stabilizer("guarded")
 def guarded(client: Any, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> GuardedClient:  # noqa: ANN401
     """Return a copy of a client whose requests are guarded. The original client is not changed.
 

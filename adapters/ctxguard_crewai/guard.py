@@ -14,9 +14,8 @@ with extra("crewai", "ctxguard_crewai needs CrewAI"):
     from crewai import BaseLLM
     from crewai.utilities.exceptions.context_window_exceeding_exception import LLMContextLengthExceededError
 
-from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
+from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions, takes_stabilizer
 from ctxguard.adapting.request import Request
-from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import ConfigError
 from ctxguard_crewai.messages import CrewAIAdapter, with_parts
@@ -24,6 +23,7 @@ from ctxguard_crewai.restoring import CrewAnswer
 
 if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
+    from ctxguard.pii.mask.answers import OnNewValues
     from ctxguard.stabilizer import Stabilizer
 
 LLM = TypeVar("LLM", bound=BaseLLM)
@@ -45,6 +45,7 @@ class LLMCall(NamedTuple):
     task: Any
 
 
+@takes_stabilizer("guarded_llm")
 def guarded_llm(
     llm: LLM,
     stabilizer: Stabilizer | Callable[[LLMCall], Stabilizer],
@@ -54,6 +55,7 @@ def guarded_llm(
     on_report: OnReport | None = None,
     vault: SessionVault | Callable[[LLMCall], SessionVault] | None = None,
     restore: bool = False,
+    new_values: OnNewValues = "pass",
 ) -> LLM:
     """Return a copy of an LLM for `Agent(llm=…)` whose calls are guarded. It shares the clients of the original.
 
@@ -75,13 +77,20 @@ def guarded_llm(
             `MaskPII` stage stores values in it, and the arguments of tool calls are restored when the model has
             answered.
         restore: Whether to restore masked values in texts, structured output, and streamed events, too.
+        new_values: What to do with values that the model itself writes: `pass`, `report`, `mask`, or `refuse`, see
+            `ctxguard.adapting.per_run.RunOptions`. It needs `restore`.
 
     Raises:
-        ConfigError: If `llm` is not an LLM, `stabilizer` or `vault` has another type, or `on_report` is not a function.
+        ConfigError: If `llm` is not an LLM, or is guarded already, `stabilizer` or `vault` has another type,
+            `on_report` is not a function, or `restore` has nothing to restore.
     """
     if not isinstance(llm, BaseLLM):
         raise ConfigError(f"llm is an LLM of crewai, not {type(llm).__name__}; write LLM(model='…')", setting="llm")
-    options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
+    if isinstance(llm, _Guarded):
+        raise ConfigError("this LLM is guarded already; pass the one that it was made of", setting="llm")
+    options = RunOptions(
+        window=window, keep_thinking=keep_thinking, on_report=on_report, restore=restore, new_values=new_values
+    )
     guard = _Guard(PerRun(stabilizer, vault, options), restore=restore)
     made: Any = llm.model_copy()
     made.__class__ = _guarded_class(cast("Any", type(llm)))
@@ -104,23 +113,22 @@ class _Guard:
     ) -> Generator[Ask, object, tuple[list[Any], dict[str, Any], CrewAnswer | None]]:
         """Return the messages and arguments of a call, and what restores the answer."""
         call = LLMCall(arguments.get("from_agent"), arguments.get("from_task"))
-        run, output, restorers = self.per_run.of(call), arguments.get("response_model"), list[Restorer | None]()
+        run, output = self.per_run.of(call), arguments.get("response_model")
         schemas = [{"name": output.__name__, "parameters": output.model_json_schema()}] if output else []
         history = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-        done = yield from run.flow(
+        done, restorer = yield from run.flow(
             _ADAPTER,
             Request(history, None, arguments.get("tools") or (), schemas),
             session=getattr(call.task or call.agent, "id", None),
             model=llm.model,
             known=llm.get_context_window_size(),
             overflowed=overflowed,
-            on_restorer=restorers.append if self.restore or run.vault is not None else None,
         )
         changes: dict[str, Any] = {"tools": list(done.tools)} if arguments.get("tools") else {}
         answer = None
-        if restorers and restorers[0] is not None:
-            restorers[0].wants_json = output is not None
-            answer = CrewAnswer(restorers[0], self.restore)
+        if restorer is not None and (self.restore or run.vault is not None):
+            restorer.wants_json = output is not None
+            answer = CrewAnswer(restorer, self.restore)
             if functions := arguments.get("available_functions"):
                 changes["available_functions"] = answer.functions(functions)
         return list(with_parts(done.messages)), {**arguments, **changes}, answer

@@ -47,7 +47,8 @@ class CrewAnswer:
         if isinstance(answer, list):
             return [self._call(call) for call in answer]
         if isinstance(answer, BaseModel):
-            return type(answer).model_validate_json(self.restorer.arguments(answer.model_dump_json()))
+            written = self.restorer.searched(answer.model_dump_json(), is_call=True)
+            return type(answer).model_validate_json(self.restorer.arguments(written))
         return answer
 
     def piece(self, text: str) -> str:
@@ -74,7 +75,7 @@ class CrewAnswer:
         """Return a text, in which an agent without native calls writes the name of a tool and its input."""
         action = ACTION_INPUT_REGEX.search(text)
         said, given = (text, "") if action is None else (text[: action.start(2)], text[action.start(2) :])
-        shown = self.restorer.text(said) if self.is_shown else said
+        shown = self.restorer.text(self.restorer.searched(said)) if self.is_shown else said
         return shown if action is None else shown + self.restorer.of_call(action[1].strip(" *`\"'"), given)
 
     def _call(self, call: Any) -> Any:  # noqa: ANN401 - a dict, or an object of the provider's SDK

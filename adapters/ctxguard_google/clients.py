@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
+from ctxguard.adapting.per_run import takes_stabilizer
 from ctxguard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ _LAZY: Final = "google.genai._gaos"
 """The module of the client attributes that the SDK creates on first use."""
 
 
+@takes_stabilizer("guarded")
 def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> Client:
     """Return a copy of a client whose requests are guarded. It uses the same connections as the original client.
 

@@ -24,18 +24,8 @@ from langchain_core.messages import (
 
 from ctxguard.adapting.content_format import REASONING_FIELDS, reasoning_changes, reasoning_parts
 from ctxguard.adapting.fields import REMOVED, Path, arguments_as_text, copy_with, is_list, parse_json, require_list
-from ctxguard.adapting.message_view import (
-    LEFT_OUT,
-    MessageView,
-    PlacedCall,
-    PlacedField,
-    PlacedPart,
-    extra_fields,
-    fill_nulls,
-    fixed_field,
-    without_tokens,
-    write_each,
-)
+from ctxguard.adapting.json_walk import PlacedField, extra_fields, fixed_field, without_tokens
+from ctxguard.adapting.message_view import LEFT_OUT, MessageView, PlacedCall, PlacedPart, fill_nulls, write_each
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part, ToolCall
 from ctxguard.errors import AdapterError, HistoryError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABCMeta
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ctxguard.settings import extra
 
@@ -17,13 +17,11 @@ from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.runtime import get_runtime
 
-from ctxguard.adapting.adapter import request_flow
-from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions, takes_stabilizer, unmask_arguments
+from ctxguard.adapting.per_run import ForRun, NotAFunction, OnReport, PerRun, RunOptions, takes_stabilizer
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, asynchronous, synchronous
-from ctxguard.errors import ConfigError
-from ctxguard.settings import NotMiddleware, right_line
+from ctxguard.settings import NotMiddleware
 from ctxguard_langchain.order import OrderWatch
 from ctxguard_langchain.restoring import restoring
 from ctxguard_langchain.runnables import ADAPTER, model_name, model_window, replacing, tool_schemas
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
 
     from ctxguard.pii import SessionVault
+    from ctxguard.pii.mask.answers import OnNewValues
     from ctxguard.stabilizer import Stabilizer
 
     _Middleware = AgentMiddleware[Any, Any, Any]
@@ -55,7 +54,7 @@ class _Class(ABCMeta):
     )
 
 
-class ContextGuardMiddleware(_Middleware, metaclass=_Class):
+class ContextGuardMiddleware(NotAFunction, _Middleware, metaclass=_Class):
     """Stabilizes each model call of an agent: `create_agent(model, tools, middleware=[ContextGuardMiddleware(…)])`.
 
     Only the request changes: the model sees the stabilized messages, and the state of the graph keeps the originals.
@@ -88,11 +87,15 @@ class ContextGuardMiddleware(_Middleware, metaclass=_Class):
         restore: Whether to restore masked values in the model's answers as they arrive: in texts, tool calls, and
             structured output, whole or streamed, and so in all events, and in the state. Placeholders stay in
             reasoning, in links to hosts that no user named, and in the arguments of tools that get no values.
+        new_values: What to do with values that the model itself writes: `pass`, `report`, `mask`, or `refuse`, see
+            `ctxguard.adapting.per_run.RunOptions`. It needs `restore`.
 
     Raises:
         ConfigError: If `stabilizer` or `vault` has another type, `on_report` is not a function, or `max_result_tokens`
             is not a whole number of at least 1.
     """
+
+    told_if_called = "ContextGuardMiddleware is for create_agent(middleware=[…])", "middleware"
 
     @takes_stabilizer("ContextGuardMiddleware")
     def __init__(
@@ -106,27 +109,24 @@ class ContextGuardMiddleware(_Middleware, metaclass=_Class):
         on_report: OnReport | None = None,
         vault: SessionVault | Callable[[Runtime[Any]], SessionVault] | None = None,
         restore: bool = False,
+        new_values: OnNewValues = "pass",
     ) -> None:
         super().__init__()
         if persist and type(self) is ContextGuardMiddleware:
             self.__class__ = _PersistingMiddleware  # it has a `before_model` hook, which adds a step to the graph
         self.tools = []
         options = RunOptions(
-            window=window, keep_thinking=keep_thinking, max_result_tokens=max_result_tokens, on_report=on_report
+            window=window,
+            keep_thinking=keep_thinking,
+            max_result_tokens=max_result_tokens,
+            on_report=on_report,
+            restore=restore,
+            new_values=new_values,
         )
         self.per_run: PerRun[Runtime[Any]] = PerRun(stabilizer, vault, options)
         self.persist = persist
         self.restore = restore
         self._order = OrderWatch()
-
-    def __call__(self, *given: object, **named: object) -> NoReturn:
-        """Raise an error that says what to write where a step of a chain or a hook is expected.
-
-        Raises:
-            ConfigError: Always.
-        """
-        told = f"ContextGuardMiddleware is for create_agent(middleware=[…]); {right_line(*given, *named.values())}"
-        raise ConfigError(told, setting="middleware")
 
     @property
     def name(self) -> str:
@@ -164,13 +164,13 @@ class ContextGuardMiddleware(_Middleware, metaclass=_Class):
         """
         # the runtime in `request` has another type than the run's
         run = self.per_run.of(cast("Any", get_runtime() if self.per_run.depends_on_run else None))
-        output = yield Ask(handler, (_unmask(request, run),))
+        call = request.tool_call
+        given = request.override(tool_call={**call, "args": run.unmasked(call["args"], call["name"])})
+        output = yield Ask(handler, (given,))
         if not isinstance(output, ToolMessage):
             return output
-        content, call = output.content, request.tool_call
-        if isinstance(content, str):
-            recalled = yield from run.recalled(content, call["name"], call["args"])
-            output = output if recalled == content else output.model_copy(update={"content": recalled})
+        content = yield from run.recalled(output.content, call["name"], call["args"])
+        output = output if content is output.content else output.model_copy(update={"content": content})
         if not run.bounds_outputs:
             return output
         artifact = yield from run.bounded(ADAPTER.read([output])[0], call["name"], session=_thread())
@@ -193,45 +193,30 @@ class _PersistingMiddleware(ContextGuardMiddleware):
         """Replace the messages in the state with the stabilized ones."""
         run, request = self.per_run.of(runtime), Request(state["messages"])
         # without `on_report`, because the following model call sends the same messages and reports on them
-        done, _ = yield from request_flow(
-            run.stabilizer,
-            ADAPTER,
-            request,
-            window=run.options.window,
-            keep_thinking=run.options.keep_thinking,
-            is_editable=False,
-        )
-        return replacing(request.messages, list(done.messages))
+        quiet = replace(run, options=replace(run.options, on_report=None))
+        done, _ = yield from quiet.flow(ADAPTER, request, is_editable=False)
+        return replacing(request.messages, done.messages)
 
     abefore_model = asynchronous(before_model)  # type: ignore[arg-type]  # the base class takes its own type of state
-
-
-def _unmask(request: ToolCallRequest, run: ForRun) -> ToolCallRequest:
-    if run.vault is None:
-        return request
-    call = request.tool_call
-    return request.override(tool_call={**call, "args": unmask_arguments(call["args"], run.vault, tool=call["name"])})
 
 
 def _stabilize(
     run: ForRun, request: ModelRequest[Any], *, restore: bool, overflowed: bool = False
 ) -> Generator[Ask, object, ModelRequest[Any]]:
-    restorers: list[Restorer | None] = []
-    sent = yield from run.flow(
+    sent, restorer = yield from run.flow(
         ADAPTER,
         _sent(request),
         session=_thread(),
         model=model_name(request.model),
         known=model_window(request.model),
         overflowed=overflowed,
-        on_restorer=restorers.append if restore else None,
     )
     prompt, rest = _prompt(request), list(sent.messages)
     if prompt:
         prompt = [rest.pop(0)] if rest and isinstance(rest[0], SystemMessage) else []
     changes = {**_prompt_fields(request, prompt), **_tool_fields(request, sent.tools)}
-    if restorers and restorers[0] is not None:
-        changes["model"] = _restoring(request, restorers[0])
+    if restore and restorer is not None:
+        changes["model"] = _restoring(request, restorer)
     return request.override(messages=cast("Any", rest), **changes)
 
 
@@ -239,8 +224,8 @@ def _restoring(request: ModelRequest[Any], restorer: Restorer) -> BaseChatModel:
     """Return the model of a request with restored answers. Structured output gets the values, too."""
     form, schemas = request.response_format, _output_schemas(request)
     wants_json = form is not None and not isinstance(form, ToolStrategy)
-    outputs = frozenset(str(schema["name"]) for schema in schemas)
-    return restoring(request.model, replace(restorer, wants_json=wants_json), outputs)
+    outputs = [str(schema["name"]) for schema in schemas]
+    return restoring(request.model, replace(restorer, wants_json=wants_json, outputs=outputs))
 
 
 def _sent(request: ModelRequest[Any]) -> Request[Sequence[BaseMessage]]:

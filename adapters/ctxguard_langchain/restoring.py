@@ -10,7 +10,7 @@ from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableLambda
 
-from ctxguard.adapting.restoring import Restorer, StreamRestorer, Tool
+from ctxguard.adapting.restoring import AnyRestorer, Restorer, StreamRestorer, WholeRestorer
 from ctxguard_langchain.clients import copied, with_models
 
 Model = TypeVar("Model", bound="Runnable[Any, Any]")
@@ -20,7 +20,7 @@ _CALLS: Final = frozenset({"tool_use", "input_json_delta", "function_call", "too
 """Types of blocks that are tool calls, or pieces of them."""
 
 
-def restoring(model: Model, restorer: Restorer | None, outputs: frozenset[str] = frozenset()) -> Model:
+def restoring(model: Model, restorer: Restorer | None) -> Model:
     """Return a copy of a chat model, or of what contains one, whose answers have masked values restored.
 
     Answers are not cached: a cache would show the values of one user to another one whose masked prompt is equal.
@@ -28,41 +28,27 @@ def restoring(model: Model, restorer: Restorer | None, outputs: frozenset[str] =
     Args:
         model: The model.
         restorer: Restores the values. None returns the model unchanged.
-        outputs: The names of tools that are structured output. Their arguments get values in any case.
     """
-    return model if restorer is None else with_models(model, lambda one: _restoring(one, restorer, outputs))
+    return model if restorer is None else with_models(model, lambda one: _restoring(one, restorer))
 
 
-def _restoring(model: Any, restorer: Restorer, outputs: frozenset[str]) -> object:  # noqa: ANN401 - any chat model, here and below
-    def answer() -> Answer:
-        return Answer(restorer, outputs)
-
+def _restoring(model: Any, restorer: Restorer) -> object:  # noqa: ANN401 - any chat model, here and below
     # The model's own methods get no `run_manager`: with one, some show a token to callbacks before it is restored.
-    def generate(messages: Any, stop: Any = None, run_manager: Any = None, **settings: Any) -> ChatResult:  # noqa: ANN401, ARG001
-        return answer().result(model._generate(messages, stop, **settings))  # noqa: SLF001 - LangChain's own protocol
+    def generate(*given: Any, run_manager: Any = None, **settings: Any) -> ChatResult:  # noqa: ANN401, ARG001
+        return Answer(restorer).result(model._generate(*given, **settings))  # noqa: SLF001 - LangChain's own protocol
 
-    async def agenerate(messages: Any, stop: Any = None, run_manager: Any = None, **settings: Any) -> ChatResult:  # noqa: ANN401, ARG001
-        return answer().result(await model._agenerate(messages, stop, **settings))  # noqa: SLF001
+    async def agenerate(*given: Any, run_manager: Any = None, **settings: Any) -> ChatResult:  # noqa: ANN401, ARG001
+        return Answer(restorer).result(await model._agenerate(*given, **settings))  # noqa: SLF001
 
-    def stream(
-        messages: Any,  # noqa: ANN401
-        stop: Any = None,  # noqa: ANN401
-        run_manager: Any = None,  # noqa: ANN401, ARG001
-        **settings: Any,  # noqa: ANN401
-    ) -> Iterator[ChatGenerationChunk]:
-        shown = answer()
-        for chunk in model._stream(messages, stop, **settings):  # noqa: SLF001
+    def stream(*given: Any, run_manager: Any = None, **settings: Any) -> Iterator[ChatGenerationChunk]:  # noqa: ANN401, ARG001
+        shown = Answer(restorer)
+        for chunk in model._stream(*given, **settings):  # noqa: SLF001
             yield from shown.feed(chunk)
         yield from shown.close()
 
-    async def astream(
-        messages: Any,  # noqa: ANN401
-        stop: Any = None,  # noqa: ANN401
-        run_manager: Any = None,  # noqa: ANN401, ARG001
-        **settings: Any,  # noqa: ANN401
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        shown = answer()
-        async for chunk in model._astream(messages, stop, **settings):  # noqa: SLF001
+    async def astream(*given: Any, run_manager: Any = None, **settings: Any) -> AsyncIterator[ChatGenerationChunk]:  # noqa: ANN401, ARG001
+        shown = Answer(restorer)
+        async for chunk in model._astream(*given, **settings):  # noqa: SLF001
             for one in shown.feed(chunk):
                 yield one
         for one in shown.close():
@@ -83,20 +69,19 @@ class Answer:
 
     Args:
         restorer: Restores the values.
-        outputs: The names of tools that are structured output.
     """
 
-    def __init__(self, restorer: Restorer, outputs: frozenset[str]) -> None:
+    def __init__(self, restorer: Restorer) -> None:
         self._restorer = restorer
-        self._outputs = outputs
         self._stream = StreamRestorer(restorer)
-        self._names: dict[Hashable, str] = {}
         self._latest = AIMessageChunk(content="")
 
     def result(self, result: ChatResult) -> ChatResult:
         """Return a whole answer, or several, with values restored."""
-        generations = [one.model_copy(update={"message": self._whole(one.message)}) for one in result.generations]
-        made = [type(one)(message=one.message, generation_info=one.generation_info) for one in generations]
+        made = [
+            type(one)(message=self._whole(one.message), generation_info=one.generation_info)
+            for one in result.generations
+        ]
         return result.model_copy(update={"generations": made})
 
     def feed(self, chunk: ChatGenerationChunk) -> Iterator[ChatGenerationChunk]:
@@ -106,11 +91,9 @@ class Answer:
             yield chunk
             return
         self._latest = message
-        content = message.content
-        shown = self._text("", content) if isinstance(content, str) else [self._piece(one) for one in content]
-        calls = [self._call_piece(one) for one in message.tool_call_chunks]
-        is_last = getattr(message, "chunk_position", None) == "last"
-        if is_last:
+        shown = _content(message.content, self._stream)
+        calls = [_call(one, ("call", _place(one)), self._stream) for one in message.tool_call_chunks]
+        if getattr(message, "chunk_position", None) == "last":
             yield from self.close()
         fields = {name: value for name, value in vars(message).items() if name in type(message).model_fields}
         changes = {"content": shown, "tool_call_chunks": calls, "tool_calls": [], "invalid_tool_calls": []}
@@ -134,68 +117,40 @@ class Answer:
         place = {} if index is None else {"index": index}
         return AIMessageChunk(content=[{"type": _TYPES[kind], **piece, **place}], id=name)
 
-    def _text(self, index: Hashable, piece: str) -> str:
-        return self._stream.text(("text", index), piece)
-
-    def _piece(self, block: Any) -> Any:  # noqa: ANN401
-        if isinstance(block, str):
-            return self._text("", block)
-        index = block.get("index")
-        if block.get("type") in ("text", "text_delta") and isinstance(block.get("text"), str):
-            return {**block, "text": self._text(index, block["text"])}
-        return self._call_block(block, "json", index) if block.get("type") in _CALLS else block
-
-    def _call_piece(self, call: Any) -> Any:  # noqa: ANN401
-        index = call.get("index")
-        return self._call_block(call, "call", call.get("id") if index is None else index)
-
-    def _call_block(self, block: Mapping[str, Any], kind: str, index: Hashable) -> dict[str, Any]:
-        """Return a piece of a tool call with values restored."""
-        # the block of content and the chunk of the call tell the same name, each in its first piece
-        name = self._names[kind, index] = self._names.get((kind, index), "") + (block.get("name") or "")
-        pieces = {key: block[key] for key in _ARGUMENTS if block.get(key)}
-        gives = self._gets_values(name)
-        shown = {
-            key: self._stream.arguments((kind, index), piece, gets_values=gives)
-            if isinstance(piece, str)
-            else self._restorer.parsed_arguments(piece)
-            if gives
-            else piece
-            for key, piece in pieces.items()
-        }
-        return {**block, **shown}
-
-    def _gets_values(self, name: str) -> bool:
-        return name in self._outputs or self._restorer.gives([Tool(name)])
-
     def _whole(self, message: Any) -> Any:  # noqa: ANN401
         if not isinstance(message, AIMessage):
             return message
-        links = self._restorer.links()
-        content: Any = message.content
-        if isinstance(content, str):
-            content = self._restorer.text(content, links)
-        else:
-            content = [self._whole_block(block, links) for block in content]
-        calls = [self._whole_call(call) for call in message.tool_calls]
+        restored = WholeRestorer(self._restorer)
+        content, calls = _content(message.content, restored), [_call(one, None, restored) for one in message.tool_calls]
         return message.model_copy(update={"content": content, "tool_calls": calls})
 
-    def _whole_block(self, block: Any, links: Any) -> Any:  # noqa: ANN401
-        if isinstance(block, str):
-            return self._restorer.text(block, links)
-        if block.get("type") == "text" and isinstance(block.get("text"), str):
-            return {**block, "text": self._restorer.text(block["text"], links)}
-        return self._whole_call(block) if block.get("type") in _CALLS else block
 
-    def _whole_call(self, call: Any) -> Any:  # noqa: ANN401
-        if not self._gets_values(call.get("name") or ""):
-            return call
-        pieces = {key: call[key] for key in _ARGUMENTS if call.get(key)}
-        shown = {
-            key: self._restorer.arguments(one) if isinstance(one, str) else self._restorer.parsed_arguments(one)
-            for key, one in pieces.items()
-        }
-        return {**call, **shown}
+def _content(content: Any, restored: AnyRestorer) -> Any:  # noqa: ANN401 - a text, or a list of texts and blocks
+    """Return the content of a message, or of a piece of one, with values restored."""
+    if isinstance(content, str):
+        return restored.text(("text", ""), content)
+    return [_block(block, restored) for block in content]
+
+
+def _block(block: Any, restored: AnyRestorer) -> Any:  # noqa: ANN401 - a text, or a dict of any kind
+    if isinstance(block, str):
+        return restored.text(("text", ""), block)
+    if block.get("type") in ("text", "text_delta") and isinstance(block.get("text"), str):
+        return {**block, "text": restored.text(("text", block.get("index")), block["text"])}
+    return _call(block, ("json", block.get("index")), restored) if block.get("type") in _CALLS else block
+
+
+def _place(call: Mapping[str, Any]) -> Hashable:
+    return call.get("id") if call.get("index") is None else call["index"]
+
+
+def _call(call: Mapping[str, Any], key: Hashable, restored: AnyRestorer) -> dict[str, Any]:
+    """Return a tool call, or a piece of one, with values restored."""
+    shown, name = dict(call), call.get("name") or ""
+    for field in _ARGUMENTS:
+        if field in call:
+            shown[field], name = restored.call(key, name, call[field]), ""
+    return shown
 
 
 class RestorableMessages(list[Any]):

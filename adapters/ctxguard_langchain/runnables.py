@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, SystemMessage, convert_to_messages
@@ -16,12 +16,11 @@ from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from ctxguard.adapting.fields import are_same_objects, get
-from ctxguard.adapting.per_run import OnReport, PerRun, RecallToolFactory, RunOptions, takes_stabilizer
+from ctxguard.adapting.per_run import NotAFunction, OnReport, PerRun, RecallToolFactory, RunOptions, takes_stabilizer
 from ctxguard.adapting.request import Request, plain_settings
-from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
-from ctxguard.settings import NotMiddleware, extra, right_line
+from ctxguard.settings import NotMiddleware, extra
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
 from ctxguard_langchain.restoring import RestorableMessages, restoring_step
@@ -29,6 +28,8 @@ from ctxguard_langchain.restoring import RestorableMessages, restoring_step
 if TYPE_CHECKING:
     from langchain_core.chat_history import BaseChatMessageHistory
     from langchain_core.runnables.history import RunnableWithMessageHistory
+
+    from ctxguard.pii.mask.answers import OnNewValues
 
 
 recall_tool = RecallToolFactory(lambda recall: StructuredTool.from_function(recall, parse_docstring=True))
@@ -102,7 +103,7 @@ _NOT_A_DICT: Final = (
 _BEFORE_THE_MODEL: Final = "the guard goes before the model: ContextGuard(stabilizer) | model"
 
 
-class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
+class ContextGuard(NotAFunction, Runnable[LanguageModelInput, list[BaseMessage]]):
     """Stabilizes the messages right before the model: `prompt | ContextGuard(stabilizer) | model`.
 
     The input is messages, a prompt value, or a string; the output is messages. A stored history stays unchanged.
@@ -121,6 +122,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         restore: Whether to restore masked values in the answers of the model that follows, whole or streamed. Write
             `prompt | (ContextGuard(stabilizer, restore=True) | model)`, with the brackets, so that the guard knows the
             model.
+        new_values: What to do with values that the model itself writes: `pass`, `report`, `mask`, or `refuse`, see
+            `ctxguard.adapting.per_run.RunOptions`. It needs `restore`.
 
     Raises:
         ConfigError: If `stabilizer` is neither a stabilizer nor a function, `model` is not a chat model, or `on_report`
@@ -128,6 +131,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
     """
 
     wrap_tool_call = NotMiddleware()
+    told_if_called = "this ContextGuard is a step of a chain of LangChain", "stabilizer"
 
     @takes_stabilizer("ContextGuard")
     def __init__(
@@ -140,11 +144,18 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         keep_thinking: bool = False,
         on_report: OnReport | None = None,
         restore: bool = False,
+        new_values: OnNewValues = "pass",
     ) -> None:
         self.name = "ctxguard"
         self.restore = restore
         self._has_model = False
-        options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
+        options = RunOptions(
+            window=window,
+            keep_thinking=keep_thinking,
+            on_report=on_report,
+            restore=restore,
+            new_values=new_values,
+        )
         self.per_run: PerRun[str | None] = PerRun(stabilizer, options=options)
         if model is not None and not isinstance(model, Runnable):
             raise ConfigError(
@@ -156,15 +167,6 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         self._schemas, self._settings = _sent_settings(bound)
         self.model = model
         self.session_keys: tuple[str, ...] = ()
-
-    def __call__(self, *given: object, **named: object) -> NoReturn:
-        """Raise an error that says what to write in a framework that expects a function.
-
-        Raises:
-            ConfigError: Always.
-        """
-        told = f"this ContextGuard is a step of a chain of LangChain; {right_line(*given, *named.values())}"
-        raise ConfigError(told, setting="stabilizer")
 
     def invoke(
         self,
@@ -205,7 +207,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         """
         if not self.restore:
             return [self, *steps]
-        place = next((number for number, step in enumerate(steps) if has_model(step)), None)
+        place = model_among(steps)
         if place is None:
             raise ConfigError(
                 "with restore, a chat model follows the guard: ContextGuard(…) | model", setting="restore"
@@ -227,27 +229,42 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         if self.restore and not self._has_model:
             told = "with restore, the guard must know the model: write prompt | (ContextGuard(…) | model)"
             raise ConfigError(told, setting="restore")
-        restorers: list[Restorer | None] = [None]
         session = _session(config, self.session_keys)
-        done = yield from self.per_run.of_session(session).flow(
+        done, restorer = yield from self.per_run.of_session(session).flow(
             ADAPTER,
             Request(as_messages(given), tools=self.tools, schemas=self._schemas, settings=self._settings),
             session=session,
             model=model_name(self.model),
             known=model_window(self.model),
             is_editable=False,  # the tools are bound to the model after this step
-            on_restorer=restorers.append if self.restore else None,
         )
         stabilized = RestorableMessages(done.messages)
-        stabilized.restorer = restorers[-1]
+        stabilized.restorer = restorer
         return stabilized if self.restore else list(done.messages)
 
     _aguarded = asynchronous(_guarded)
 
 
-def has_model(step: object) -> bool:
-    """Return whether a step of a chain is a chat model, or wraps one."""
-    return any(isinstance(layer, BaseChatModel) for layer in layers(step))
+def model_among(steps: Sequence[object]) -> int | None:
+    """Return the index of the first step of a chain that is a chat model, or wraps one; None if there is none."""
+    for number, step in enumerate(steps):
+        if any(isinstance(layer, BaseChatModel) for layer in layers(step)):
+            return number
+    return None
+
+
+_OF_THE_CHAIN: Final = ("input", "inputs", "config", "return_exceptions")
+"""The arguments of a call that are a chain's own. All others are its model's."""
+
+
+def _handing_on(method: str) -> Any:  # noqa: ANN401 - a method, which has LangChain's signature
+    """Return a method of a chain that hands the arguments of a call on to the chain's model."""
+
+    def call(self: GuardedSequence, *given: Any, **named: Any) -> Any:  # noqa: ANN401
+        own = {name: named.pop(name) for name in _OF_THE_CHAIN if name in named}
+        return getattr(self.with_arguments(named), method)(*given, **own)
+
+    return call
 
 
 class GuardedSequence(RunnableSequence[Any, Any]):
@@ -259,6 +276,19 @@ class GuardedSequence(RunnableSequence[Any, Any]):
     def __init__(self, *steps: Any, name: str | None = None) -> None:  # noqa: ANN401 - whatever LangChain takes as a step
         super().__init__(*steps, name=name)
 
+    invoke = _handing_on("invoke")
+    ainvoke = _handing_on("ainvoke")
+    batch = _handing_on("batch")
+    abatch = _handing_on("abatch")
+    transform = _handing_on("transform")  # `stream` and `astream` call these two
+    atransform = _handing_on("atransform")
+
+    def with_arguments(self, arguments: Mapping[str, Any]) -> RunnableSequence[Any, Any]:
+        """Return a plain chain whose model has these arguments; without a model, the step behind the guard has them."""
+        place = model_among(self.steps) or 1
+        steps = [step.bind(**arguments) if arguments and n == place else step for n, step in enumerate(self.steps)]
+        return RunnableSequence(*steps, name=self.name)
+
     def __or__(self, other: Any) -> RunnableSequence[Any, Any]:  # noqa: ANN401 - LangChain's signature
         """Return this chain with one more step, or with the steps of another one."""
         return self.pipe(other)
@@ -266,57 +296,6 @@ class GuardedSequence(RunnableSequence[Any, Any]):
     def pipe(self, *others: Any, name: str | None = None) -> RunnableSequence[Any, Any]:  # noqa: ANN401 - the same
         """Return this chain with more steps."""
         return GuardedSequence(*self.steps, *map(coerce_to_runnable, others), name=name or self.name)
-
-    def _with(self, arguments: Mapping[str, Any]) -> RunnableSequence[Any, Any]:
-        """Return a plain chain whose model has these arguments; without a model, the step behind the guard has them."""
-        models = (n for n, step in enumerate(self.steps) if has_model(step))
-        place = next(models, 1)
-        steps = [step.bind(**arguments) if arguments and n == place else step for n, step in enumerate(self.steps)]
-        return RunnableSequence(*steps, name=self.name)
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002, ANN401 - LangChain's signature, here and below
-        """Call the chain once."""
-        return self._with(kwargs).invoke(input, config)
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002, ANN401
-        """Asynchronous version of `invoke`."""
-        return await self._with(kwargs).ainvoke(input, config)
-
-    def batch(
-        self,
-        inputs: list[Any],
-        config: RunnableConfig | list[RunnableConfig] | None = None,
-        *,
-        return_exceptions: bool = False,
-        **kwargs: Any,  # noqa: ANN401
-    ) -> list[Any]:
-        """Call the chain with each input."""
-        return self._with(kwargs).batch(inputs, config, return_exceptions=return_exceptions)
-
-    async def abatch(
-        self,
-        inputs: list[Any],
-        config: RunnableConfig | list[RunnableConfig] | None = None,
-        *,
-        return_exceptions: bool = False,
-        **kwargs: Any,  # noqa: ANN401
-    ) -> list[Any]:
-        """Asynchronous version of `batch`."""
-        return await self._with(kwargs).abatch(inputs, config, return_exceptions=return_exceptions)
-
-    def transform(self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002, ANN401
-        """Stream the chain's output; `stream` calls it."""
-        yield from self._with(kwargs).transform(input, config)
-
-    async def atransform(
-        self,
-        input: AsyncIterator[Any],  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,  # noqa: ANN401
-    ) -> AsyncIterator[Any]:
-        """Asynchronous version of `transform`; `astream` calls it."""
-        async for chunk in self._with(kwargs).atransform(input, config):
-            yield chunk
 
 
 def _session(config: RunnableConfig, keys: Sequence[str]) -> str | None:
@@ -354,6 +333,7 @@ def with_message_history(
     keep_thinking: bool = False,
     on_report: OnReport | None = None,
     restore: bool = False,
+    new_values: OnNewValues = "pass",
     **settings: Any,  # noqa: ANN401 - those of RunnableWithMessageHistory
 ) -> RunnableWithMessageHistory:
     """Return a chain with a stored history: the store keeps the original messages, and the model sees stabilized ones.
@@ -368,6 +348,7 @@ def with_message_history(
         keep_thinking: See `ContextGuard`.
         on_report: See `ContextGuard`.
         restore: See `ContextGuard`. The stored history then has the values in the answers, too.
+        new_values: See `ContextGuard`.
         **settings: The settings of `RunnableWithMessageHistory` (`input_messages_key`, `history_messages_key`, …). If
             `history_factory_config` names the session by other keys than `session_id`, the id that the function
             `stabilizer` gets is the value of the key, or a JSON list of the values of several keys, in order.
@@ -379,7 +360,14 @@ def with_message_history(
     from langchain_core.runnables.history import RunnableWithMessageHistory
 
     def guard(model: object) -> ContextGuard:
-        made = ContextGuard(stabilizer, model=model, keep_thinking=keep_thinking, on_report=on_report, restore=restore)
+        made = ContextGuard(
+            stabilizer,
+            model=model,
+            keep_thinking=keep_thinking,
+            on_report=on_report,
+            restore=restore,
+            new_values=new_values,
+        )
         made.session_keys = tuple(field.id for field in settings.get("history_factory_config") or ())
         return made
 
@@ -389,7 +377,7 @@ def with_message_history(
 
 def _guarded_chain(chain: Runnable[Any, Any], guard: Callable[..., ContextGuard]) -> RunnableSequence[Any, Any]:
     steps = chain.steps if isinstance(chain, RunnableSequence) else [chain]
-    place = next((number for number, step in enumerate(steps) if has_model(step)), None)
+    place = model_among(steps)
     if place is None:
         raise AdapterError(
             "no step of the chain is a chat model; put ContextGuard(stabilizer) before the model yourself and use "

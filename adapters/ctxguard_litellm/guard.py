@@ -11,9 +11,9 @@ from litellm.types.guardrails import GuardrailEventHooks
 from litellm.types.utils import all_litellm_params
 
 from ctxguard import wire
-from ctxguard.adapting.recent import Recent
 from ctxguard.errors import ConfigError, CtxguardError, WireError
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.tokens.caches import Recent
 from ctxguard.wire.bodies import WireRequest
 from ctxguard.wire.guard import GuardSettings, Prepared
 from ctxguard.wire.limits import ERROR_HEADER, status_of

@@ -7,17 +7,13 @@ These engines run the code of a workflow again after a crash, and record the res
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import aclosing
-from typing import Any, cast
+from typing import Any
 
 from agents import Agent, ItemHelpers, Model
 from agents.run import CallModelData, ModelInputData
 
 from ctxguard_openai_agents.filters import Filter
-from ctxguard_openai_agents.retries import Wrapped, WrappedModel, wrapped
-
-_NAMES = ("model_settings", "tools", "output_schema", "handoffs")
-"""The arguments of a model call after its input, in order."""
+from ctxguard_openai_agents.models import ModelCall, Wrapped, WrappedModel, wrapped
 
 
 def with_input_filter(model: Wrapped, input_filter: Filter) -> Wrapped:
@@ -45,45 +41,23 @@ class _Filtering(WrappedModel):
         super().__init__(model)
         self._filter = input_filter
 
-    async def get_response(
-        self,
-        system_instructions: str | None,
-        input: Any,  # noqa: A002, ANN401 - the SDK's signature
-        *args: Any,  # noqa: ANN401
-        **settings: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
+    async def respond(self, call: ModelCall) -> Any:  # noqa: ANN401 - the SDK's own
         """Return the model's response to the filtered input."""
-        sent = await self._filtered(system_instructions, input, args, settings)
-        return await self._model.get_response(sent.instructions, sent.input, *args, **settings)
+        return await (await self._filtered(call)).response(self._model)
 
-    async def stream_response(
-        self,
-        system_instructions: str | None,
-        input: Any,  # noqa: A002, ANN401 - the SDK's signature
-        *args: Any,  # noqa: ANN401
-        **settings: Any,  # noqa: ANN401
-    ) -> AsyncIterator[Any]:
+    async def stream(self, call: ModelCall) -> AsyncIterator[Any]:
         """Yield the model's events for the filtered input."""
-        sent = await self._filtered(system_instructions, input, args, settings)
-        events = self._model.stream_response(sent.instructions, sent.input, *args, **settings)
-        async with aclosing(cast("Any", events)) as running:
-            async for event in running:
+        async with (await self._filtered(call)).events(self._model) as events:
+            async for event in events:
                 yield event
 
-    async def _filtered(
-        self,
-        instructions: str | None,
-        given: Any,  # noqa: ANN401
-        args: tuple[Any, ...],
-        settings: dict[str, Any],
-    ) -> ModelInputData:
-        known = {**dict(zip(_NAMES, args, strict=False)), **settings}
+    async def _filtered(self, call: ModelCall) -> ModelCall:
         agent: Agent[Any] = Agent(
             name="agent",
             model=self._model,
-            tools=known.get("tools") or [],
-            handoffs=known.get("handoffs") or [],
-            output_type=known.get("output_schema"),
+            tools=call["tools"] or [],
+            handoffs=call["handoffs"] or [],
+            output_type=call["output_schema"],
         )
-        data = ModelInputData(input=ItemHelpers.input_to_new_input_list(given), instructions=instructions)
-        return await self._filter(CallModelData(model_data=data, agent=agent, context=None))
+        data = ModelInputData(input=ItemHelpers.input_to_new_input_list(call.input), instructions=call.instructions)
+        return call.sending(await self._filter(CallModelData(model_data=data, agent=agent, context=None)))

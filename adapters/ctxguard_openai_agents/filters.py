@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from ctxguard.adapting.registry import Adapter
     from ctxguard.pii import SessionVault
+    from ctxguard.pii.mask.answers import OnNewValues
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.stores import Store
 
@@ -68,6 +69,7 @@ def call_model_input_filter(
     keep_thinking: bool = False,
     on_report: OnReport | None = None,
     vault: VaultChoice | None = None,
+    new_values: OnNewValues = "pass",
 ) -> Filter:
     """Return a filter for `RunConfig(call_model_input_filter=…)`.
 
@@ -84,13 +86,18 @@ def call_model_input_filter(
         on_report: Function called with the report on every model call.
         vault: The vault of a session, or a function that returns one for the run's `RunContextWrapper`. The
             stabilizer's `MaskPII` stage stores values in it, and `with_vault` restores them in the arguments of tools.
+        new_values: What to do with values that the model itself writes: `pass`, `report`, `mask`, or `refuse`, see
+            `ctxguard.adapting.per_run.RunOptions`. It needs a model that is wrapped by `with_restored_values`.
 
     Raises:
         ConfigError: If `stabilizer` or `vault` has another type, or `on_report` is not a function.
         BudgetExceededError: (when called) If the mandatory messages exceed the budget.
     """
     adapter = cast("Adapter[list[Mapping[str, object]]]", ResponsesAdapter(incremental=incremental))
-    options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
+    searches = new_values != "pass"
+    options = RunOptions(
+        window=window, keep_thinking=keep_thinking, on_report=on_report, restore=searches, new_values=new_values
+    )
     per_run: PerRun[RunContextWrapper[Any]] = PerRun(stabilizer, vault, options)
 
     async def filter_input(data: CallModelData[Any]) -> ModelInputData:
@@ -102,8 +109,8 @@ def call_model_input_filter(
         restorers: list[Restorer | None] = []
 
         async def prepare(*, overflowed: bool = False) -> ModelInputData:
-            flow = run.flow(adapter, request, model=model, overflowed=overflowed, on_restorer=restorers.append)
-            done = await adrive(flow)
+            done, restorer = await adrive(run.flow(adapter, request, model=model, overflowed=overflowed))
+            restorers.append(restorer)
             return ModelInputData(input=cast("Any", list(done.messages)), instructions=done.instructions)
 
         first = await prepare()
@@ -161,8 +168,7 @@ def _unmasking(tool: FunctionTool, vault: VaultChoice, store: Store | None) -> F
     async def invoke(context: ToolContext[Any], arguments: str) -> object:
         values = require_vault(vault(context) if callable(vault) else vault)
         output = await tool.on_invoke_tool(context, unmask_arguments(arguments, values, tool=tool.name))
-        if store is None or not isinstance(output, str):
-            return output
-        return await adrive(recalled(output, tool.name, parse_json(arguments), values, [store]))
+        stores = [] if store is None else [store]
+        return await adrive(recalled(output, tool.name, parse_json(arguments), values, stores))
 
     return replace(tool, on_invoke_tool=invoke)

@@ -6,17 +6,14 @@ The SDK's filter prepares an input and never sees the response, so a wrapped mod
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, cast
 
 from ctxguard.formats.responses import ResponsesAdapter
 from ctxguard.wire.replies import Reply
 from ctxguard.wire.streams import ReplyEvents
-from ctxguard_openai_agents.retries import Wrapped, WrappedModel, prepared_for, wrapped
-
-_OUTPUT_SCHEMA = 2
-"""The position of `output_schema` among the arguments of a model call after its input."""
+from ctxguard_openai_agents.models import ModelCall, Wrapped, WrappedModel, wrapped
+from ctxguard_openai_agents.retries import prepared_for
 
 
 def with_restored_values(model: Wrapped) -> Wrapped:
@@ -40,16 +37,10 @@ def with_restored_values(model: Wrapped) -> Wrapped:
 class _Restoring(WrappedModel):
     """A model whose responses have masked values restored."""
 
-    async def get_response(
-        self,
-        system_instructions: str | None,
-        input: Any,  # noqa: A002, ANN401 - the SDK's signature
-        *args: Any,  # noqa: ANN401
-        **settings: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
-        """Return the model's response."""
-        response = await self._model.get_response(system_instructions, input, *args, **settings)
-        reply = _reply(system_instructions, input, args, settings)
+    async def respond(self, call: ModelCall) -> Any:  # noqa: ANN401 - the SDK's own
+        """Return the response to a call."""
+        response = await call.response(self._model)
+        reply = _reply(call)
         if reply is None:
             return response
         written = [_as_json(item) for item in response.output]
@@ -57,22 +48,15 @@ class _Restoring(WrappedModel):
         pairs = zip(response.output, written, shown, strict=True)
         return replace(response, output=[item if now is was else _like(item, now) for item, was, now in pairs])
 
-    async def stream_response(
-        self,
-        system_instructions: str | None,
-        input: Any,  # noqa: A002, ANN401 - the SDK's signature
-        *args: Any,  # noqa: ANN401
-        **settings: Any,  # noqa: ANN401
-    ) -> AsyncIterator[Any]:
-        """Yield the model's events."""
+    async def stream(self, call: ModelCall) -> AsyncIterator[Any]:
+        """Yield the events of the response to a call."""
         restored: ReplyEvents[Any] | None = None
         has_begun = False
-        events = self._model.stream_response(system_instructions, input, *args, **settings)
-        async with aclosing(cast("Any", events)) as running:
-            async for event in running:
+        async with call.events(self._model) as events:
+            async for event in events:
                 if not has_begun:  # a second attempt may have prepared the input anew before the first event
                     has_begun = True
-                    reply = _reply(system_instructions, input, args, settings)
+                    reply = _reply(call)
                     restored = None if reply is None else ReplyEvents(reply)
                 if restored is None:
                     yield event
@@ -84,18 +68,13 @@ class _Restoring(WrappedModel):
             yield _like(origin, now)
 
 
-def _reply(
-    instructions: str | None,
-    given: object,
-    args: tuple[Any, ...],
-    settings: dict[str, Any],
-) -> Reply | None:
+def _reply(call: ModelCall) -> Reply | None:
     """Return what restores the response to a model call; None if there is nothing to restore."""
-    sent = prepared_for(instructions, given)
+    sent = prepared_for(call)
     restorer = None if sent is None or not sent.restorers else sent.restorers[-1]
     if restorer is None:
         return None
-    schema = settings.get("output_schema", args[_OUTPUT_SCHEMA] if len(args) > _OUTPUT_SCHEMA else None)
+    schema = call["output_schema"]
     return Reply.of(restorer, ResponsesAdapter(), wants_json=schema is not None and not schema.is_plain_text())
 
 

@@ -7,19 +7,16 @@ that prepared the input to prepare it again with a smaller budget.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
-from agents import Model, ModelProvider
 from agents.run import ModelInputData
 
 from ctxguard.adapting.restoring import Restorer
-from ctxguard.errors import BudgetExceededError, ConfigError
+from ctxguard.errors import BudgetExceededError
 from ctxguard.wire.limits import smaller_budget
-
-Wrapped = TypeVar("Wrapped", bound=Model | ModelProvider)
+from ctxguard_openai_agents.models import ModelCall, Wrapped, WrappedModel, wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +33,11 @@ class PreparedInput:
     again: Callable[[], Awaitable[ModelInputData]]
     restorers: Sequence[Restorer | None] = ()
 
-    def is_for(self, instructions: str | None, given: object) -> bool:
+    def is_for(self, call: ModelCall) -> bool:
         """Return whether a model call sends this input, which is not the case in a nested agent without a filter."""
         known = set(map(id, self.data.input))  # the SDK removes duplicate items
-        return self.data.instructions == instructions and isinstance(given, list) and known >= set(map(id, given))
+        is_same = self.data.instructions == call.instructions and isinstance(call.input, list)
+        return is_same and known >= set(map(id, call.input))
 
 
 _LATEST: Final[ContextVar[PreparedInput | None]] = ContextVar("ctxguard_latest_model_input", default=None)
@@ -50,10 +48,10 @@ def remember(sent: PreparedInput) -> None:
     _LATEST.set(sent)
 
 
-def prepared_for(instructions: str | None, given: object) -> PreparedInput | None:
+def prepared_for(call: ModelCall) -> PreparedInput | None:
     """Return the prepared input that a model call sends; None if the input of the call was not prepared."""
     sent = _LATEST.get()
-    return None if sent is None or not sent.is_for(instructions, given) else sent
+    return None if sent is None or not sent.is_for(call) else sent
 
 
 def with_overflow_retry(model: Wrapped) -> Wrapped:
@@ -71,118 +69,45 @@ def with_overflow_retry(model: Wrapped) -> Wrapped:
     return wrapped(model, _Retrying, "with_overflow_retry")
 
 
-def wrapped(model: Wrapped, wrap: Callable[[Model], Model], name: str) -> Wrapped:
-    """Return a wrapped model, or a provider of wrapped models.
-
-    Args:
-        model: The model, or the provider.
-        wrap: Function that wraps a model.
-        name: The name of the function that the application called, for the error.
-
-    Raises:
-        ConfigError: If `model` is neither a model nor a provider.
-    """
-    if isinstance(model, ModelProvider):
-        return cast("Wrapped", _Provider(model, wrap))
-    if isinstance(model, Model):
-        return cast("Wrapped", wrap(model))
-    raise ConfigError(
-        f"expected a Model or a ModelProvider, got {type(model).__name__}; for the name of a model, write "
-        f"RunConfig(model_provider={name}(MultiProvider()))",
-        setting="model",
-    )
-
-
-class _Provider(ModelProvider):
-    """A provider whose models are wrapped."""
-
-    def __init__(self, provider: ModelProvider, wrap: Callable[[Model], Model]) -> None:
-        self._provider = provider
-        self._wrap = wrap
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the provider's own
-        return getattr(self._provider, name)
-
-    def get_model(self, model_name: str | None) -> Model:
-        """Return the model with the given name."""
-        return self._wrap(self._provider.get_model(model_name))
-
-    async def aclose(self) -> None:
-        """Close the provider."""
-        await self._provider.aclose()
-
-
-class WrappedModel(Model):
-    """A model around another one, to which everything is delegated except responses."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the model's own
-        return getattr(self._model, name)
-
-    async def close(self) -> None:
-        """Close the model."""
-        await self._model.close()
-
-    def get_retry_advice(self, request: Any) -> Any:  # noqa: ANN401 - the SDK's signature, newer than the oldest version
-        """Return the advice of the wrapped model."""
-        return self._model.get_retry_advice(request)
-
-
 class _Retrying(WrappedModel):
     """A model that retries a call once if its input was too long."""
 
-    async def get_response(
-        self,
-        system_instructions: str | None,
-        input: Any,  # noqa: A002, ANN401 - the SDK's signature
-        *args: Any,  # noqa: ANN401
-        **settings: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
-        """Return the model's response."""
+    async def respond(self, call: ModelCall) -> Any:  # noqa: ANN401 - the SDK's own
+        """Return the response to a call, or to its second attempt."""
         try:
-            return await self._model.get_response(system_instructions, input, *args, **settings)
+            return await call.response(self._model)
         except Exception as error:
-            smaller = await _smaller(error, system_instructions, input)
+            smaller = await _smaller(error, call)
             if smaller is None:
                 raise
-        return await self._model.get_response(smaller.instructions, smaller.input, *args, **settings)
+        return await smaller.response(self._model)
 
-    async def stream_response(
-        self,
-        system_instructions: str | None,
-        input: Any,  # noqa: A002, ANN401 - the SDK's signature
-        *args: Any,  # noqa: ANN401
-        **settings: Any,  # noqa: ANN401
-    ) -> AsyncIterator[Any]:
+    async def stream(self, call: ModelCall) -> AsyncIterator[Any]:
         """Yield the model's events. The call is not retried once an event has arrived."""
-        events = self._model.stream_response(system_instructions, input, *args, **settings)
         has_begun = False
         try:
-            async with aclosing(cast("Any", events)) as running:
-                async for event in running:
+            async with call.events(self._model) as events:
+                async for event in events:
                     has_begun = True
                     yield event
         except Exception as error:
-            smaller = None if has_begun else await _smaller(error, system_instructions, input)
+            smaller = None if has_begun else await _smaller(error, call)
             if smaller is None:
                 raise
         else:
             return
-        events = self._model.stream_response(smaller.instructions, smaller.input, *args, **settings)
-        async with aclosing(cast("Any", events)) as running:
-            async for event in running:
+        async with smaller.events(self._model) as events:
+            async for event in events:
                 yield event
 
 
-async def _smaller(error: Exception, instructions: str | None, given: object) -> ModelInputData | None:
-    """Return a smaller input if an error says that the given one was too long, else None."""
-    sent = prepared_for(instructions, given)
+async def _smaller(error: Exception, call: ModelCall) -> ModelCall | None:
+    """Return the call with a smaller input if an error says that its input was too long, else None."""
+    sent = prepared_for(call)
     if sent is None or not _says_too_long(error):
         return None
     try:
-        return await sent.again()
+        return call.sending(await sent.again())
     except BudgetExceededError:  # the provider's error is more informative
         return None
 

@@ -9,6 +9,7 @@ from agents.memory.session import Session, SessionABC
 
 from ctxguard.adapting.per_run import require_vault
 from ctxguard.adapting.stored import StoredTexts
+from ctxguard.errors import ConfigError
 from ctxguard.pii import STANDARD, SessionVault
 from ctxguard.pii.detectors import Rules
 
@@ -29,10 +30,13 @@ class MaskedSession(SessionABC):
         rules: The rules that define what is personal data.
 
     Raises:
-        ConfigError: If `vault` is not the vault of a session.
+        ConfigError: If `session` is not a session, or `vault` is not the vault of one.
     """
 
     def __init__(self, session: Session, vault: SessionVault, *, rules: Rules = STANDARD) -> None:
+        if not hasattr(session, "get_items"):
+            told = f"session is a session of the SDK, not {type(session).__name__}; write MaskedSession(session, vault)"
+            raise ConfigError(told, setting="session")
         self.session_id = session.session_id
         self.session_settings = getattr(session, "session_settings", None)
         self._session = session

@@ -32,17 +32,15 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ctxguard.adapting.content_format import audio, file, image, opaque
 from ctxguard.adapting.fields import REMOVED, Path, by_index, copy_with, is_list, parse_json, require_list, unreadable
+from ctxguard.adapting.json_walk import PlacedField, fixed_field, without_tokens
 from ctxguard.adapting.message_view import (
     Fragment,
     MessageView,
     PlacedCall,
-    PlacedField,
     PlacedPart,
-    fixed_field,
     join_fragments,
     nested,
     split_message,
-    without_tokens,
 )
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
@@ -124,8 +122,15 @@ def _unread_fields(record: NativePart, place: Path, read: AbstractSet[str]) -> I
     for key, value in vars(record).items():
         if key not in read and value and not is_payload(value):
             # these tokens are already counted with the part
-            plain = value if isinstance(value, str) else to_jsonable_python(value, fallback=str, bytes_mode="base64")
-            yield from without_tokens(fixed_field(key.removeprefix("_"), plain, (*place, key)))
+            yield from without_tokens(fixed_field(key.removeprefix("_"), _plain(value), (*place, key)))
+
+
+def _plain(value: object) -> object:
+    """Return a value as a string, or as plain JSON values."""
+    try:
+        return value if isinstance(value, str) else to_jsonable_python(value, fallback=str, bytes_mode="base64")
+    except ValueError:  # version 1.71 cannot write a link without a known file extension
+        return str(value)
 
 
 def _text(part: NativePart) -> list[PlacedPart]:

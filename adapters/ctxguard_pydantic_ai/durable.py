@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic_ai import RunContext
 from pydantic_ai.capabilities import AbstractCapability
 
-from ctxguard.adapting.per_run import OnReport
+from ctxguard.adapting.per_run import OnReport, takes_stabilizer
 from ctxguard.stabilizer import Stabilizer
-from ctxguard_pydantic_ai.guard import ContextGuard
+from ctxguard_pydantic_ai.guard import ContextGuard, require_wrapper_model
 
 if hasattr(AbstractCapability, "get_wrapper_model"):  # imported now, because Temporal refuses imports in a workflow
     from ctxguard_pydantic_ai.guarded_model import GuardedModel
@@ -60,13 +60,13 @@ class DurableContextGuard(AbstractCapability[Any]):
     _guard: ContextGuard = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        require_wrapper_model()
         self._guard = ContextGuard(
             self.stabilizer,
             window=self.window,
             keep_thinking=self.keep_thinking,
             on_report=self.on_report,
             vault=self.vault,
-            restore=True,
         )
 
     @classmethod
@@ -77,3 +77,6 @@ class DurableContextGuard(AbstractCapability[Any]):
     def get_wrapper_model(self, model: Model) -> Model:
         """Return a model that guards the requests it sends."""
         return GuardedModel(model, self._guard)
+
+
+DurableContextGuard.__init__ = takes_stabilizer("DurableContextGuard")(DurableContextGuard.__init__)  # type: ignore[method-assign]  # written by `dataclass`

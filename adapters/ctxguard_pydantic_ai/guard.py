@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
@@ -18,21 +18,21 @@ from ctxguard.adapting.adapter import window_for
 from ctxguard.adapting.fields import Path, copy_with, parse_json
 from ctxguard.adapting.per_run import (
     ForRun,
+    NotAFunction,
     OnReport,
     PerRun,
     RecallToolFactory,
     RunOptions,
     takes_stabilizer,
-    unmask_arguments,
 )
-from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError, HistoryError
-from ctxguard.settings import NotMiddleware, right_line
+from ctxguard.settings import NotMiddleware
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.tokens.caches import Recent
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter, is_fixed, read_part, rendered
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pydantic_ai.tools import ToolDefinition
 
     from ctxguard.pii import SessionVault
+    from ctxguard.pii.mask.answers import OnNewValues
 
 _SECRETS: Final = ("authorization_token", "headers", "metadata")
 """Fields of the provider's own tools that are intended for the tools' servers, or are not sent."""
@@ -184,7 +185,8 @@ def history_processor(
         flow = per_run.of(ctx).flow(
             _ADAPTER, request, session=_conversation(ctx), is_editable=False, **_model_of(getattr(ctx, "model", None))
         )
-        return _ending_as(messages, (await adrive(flow)).messages)
+        done, _ = await adrive(flow)
+        return _ending_as(messages, done.messages)
 
     return stabilize_history
 
@@ -196,7 +198,7 @@ def _tools_of(ctx: RunContext[Any]) -> list[Mapping[str, object]]:
 
 
 @dataclass
-class ContextGuard(AbstractCapability[Any]):
+class ContextGuard(NotAFunction, AbstractCapability[Any]):
     """Sends the model a stabilized history, while the run keeps the original.
 
     Instructions and the descriptions of tools and output types are masked, too. A rule that matches in anything that
@@ -224,6 +226,8 @@ class ContextGuard(AbstractCapability[Any]):
             whole or streamed, and so in the events, the output, and the history of the run. Placeholders stay in
             thinking, in parts of the provider's own tools, in links to hosts that no user named, and in the arguments
             of tools that get no values. It needs PydanticAI's hook `get_wrapper_model`.
+        new_values: What to do with values that the model itself writes: `pass`, `report`, `mask`, or `refuse`, see
+            `ctxguard.adapting.per_run.RunOptions`. It needs `restore`.
 
     Raises:
         ConfigError: If `stabilizer` or `vault` has another type, `on_report` is not a function, `max_result_tokens` is
@@ -238,6 +242,7 @@ class ContextGuard(AbstractCapability[Any]):
     on_report: OnReport | None = field(default=None, kw_only=True)
     vault: SessionVault | Callable[[RunContext[Any]], SessionVault] | None = field(default=None, kw_only=True)
     restore: bool = field(default=False, kw_only=True)
+    new_values: OnNewValues = field(default="pass", kw_only=True)
     _restorer: Restorer | None = field(default=None, init=False, repr=False, compare=False)
     _is_for_run: bool = field(default=False, init=False, repr=False, compare=False)
     _per_run: PerRun[RunContext[Any]] = field(init=False, repr=False, compare=False)
@@ -248,6 +253,7 @@ class ContextGuard(AbstractCapability[Any]):
     )
 
     wrap_tool_call = NotMiddleware()
+    told_if_called = "this ContextGuard is for Agent(capabilities=[…]) of PydanticAI", "capabilities"
 
     def __post_init__(self) -> None:
         options = RunOptions(
@@ -255,20 +261,12 @@ class ContextGuard(AbstractCapability[Any]):
             keep_thinking=self.keep_thinking,
             max_result_tokens=self.max_result_tokens,
             on_report=self.on_report,
+            restore=self.restore,
+            new_values=self.new_values,
         )
         self._per_run = PerRun(self.stabilizer, self.vault, options)
-        if self.restore and not hasattr(AbstractCapability, "get_wrapper_model"):
-            told = "this version of PydanticAI cannot restore responses; update it, or unmask the output yourself"
-            raise ConfigError(told, setting="restore")
-
-    def __call__(self, *given: object, **named: object) -> NoReturn:
-        """Raise an error that says what to write where a function is expected, such as a history processor.
-
-        Raises:
-            ConfigError: Always.
-        """
-        told = f"this ContextGuard is for Agent(capabilities=[…]) of PydanticAI; {right_line(*given, *named.values())}"
-        raise ConfigError(told, setting="capabilities")
+        if self.restore:
+            require_wrapper_model()
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
@@ -307,11 +305,10 @@ class ContextGuard(AbstractCapability[Any]):
             room = run.stabilizer.budget_for(window) // 2
             bounded = [await self._with_bounded_returns(message, run, room, session) for message in sent.messages]
             sent = replace(sent, messages=bounded)
-        restorers: list[Restorer | None] = [None]
-        flow = run.flow(_ADAPTER, sent, session=session, overflowed=overflowed, on_restorer=restorers.append, **known)
-        done = await adrive(flow)
+        flow = run.flow(_ADAPTER, sent, session=session, overflowed=overflowed, **known)
+        done, restorer = await adrive(flow)
         messages = _ending_as(request.messages, done.messages)
-        return with_content(request, sent, replace(done, messages=messages)), restorers[-1]
+        return with_content(request, sent, replace(done, messages=messages)), restorer
 
     async def with_recalled(self, ctx: RunContext[Any] | None, messages: list[ModelMessage]) -> list[ModelMessage]:
         """Return messages in which the texts that the recall tool returned have their masked values restored."""
@@ -325,11 +322,11 @@ class ContextGuard(AbstractCapability[Any]):
             changes: dict[Path, object] = {}
             for number, part in enumerate(message.parts):
                 call = calls.get(part.tool_call_id) if part.part_kind == "tool-return" else None
-                if call is not None and isinstance(part.content, str):
+                if call is not None:
                     arguments = parse_json(call.args_as_json_str())
-                    text = await adrive(run.recalled(part.content, part.tool_name, arguments))
-                    if text != part.content:
-                        changes["parts", number, "content"] = text
+                    content = await adrive(run.recalled(part.content, part.tool_name, arguments))
+                    if content is not part.content:
+                        changes["parts", number, "content"] = content
             return copy_with(message, changes)
 
         return [await restored(message) for message in messages]
@@ -416,8 +413,8 @@ class ContextGuard(AbstractCapability[Any]):
         args: str | dict[str, Any],
     ) -> str | dict[str, Any]:
         """Restore masked values in the arguments of a tool."""
-        vault = None if self.vault is None or is_fixed(tool_def) else self._per_run.of(ctx).vault
-        return args if vault is None else unmask_arguments(args, vault, tool=tool_def.name)
+        is_unchanged = self.vault is None or is_fixed(tool_def)
+        return args if is_unchanged else self._per_run.of(ctx).unmasked(args, tool_def.name)
 
     async def before_output_validate(
         self,
@@ -427,8 +424,7 @@ class ContextGuard(AbstractCapability[Any]):
         output: str | dict[str, Any],
     ) -> str | dict[str, Any]:
         """Restore masked values in structured output, which is data for the program. Text output is not changed."""
-        vault = None if self.vault is None else self._per_run.of(ctx).vault
-        return output if vault is None else unmask_arguments(output, vault)
+        return output if self.vault is None else self._per_run.of(ctx).unmasked(output)
 
     async def after_tool_execute(
         self,
@@ -446,8 +442,7 @@ class ContextGuard(AbstractCapability[Any]):
         if (self.max_result_tokens is None and self.vault is None) or is_fixed(tool_def):
             return result
         run = self._per_run.of(ctx)
-        if isinstance(result, str):
-            result = await adrive(run.recalled(result, tool_def.name, args))
+        result = await adrive(run.recalled(result, tool_def.name, args))
         if not run.bounds_outputs:
             return result
         limit = self.max_result_tokens
@@ -468,6 +463,13 @@ class ContextGuard(AbstractCapability[Any]):
             return result
         returned = result if isinstance(result, ToolReturn) else ToolReturn(value)
         return replace(returned, return_value=bounded.text, metadata=_metadata(returned.metadata, value))
+
+
+def require_wrapper_model() -> None:
+    """Raise `ConfigError` if the installed PydanticAI lets no capability change responses."""
+    if not hasattr(AbstractCapability, "get_wrapper_model"):
+        told = "this version of PydanticAI cannot restore responses; update it, or unmask the output yourself"
+        raise ConfigError(told, setting="restore")
 
 
 ContextGuard.__init__ = takes_stabilizer("ContextGuard")(ContextGuard.__init__)  # type: ignore[method-assign]  # written by `dataclass`

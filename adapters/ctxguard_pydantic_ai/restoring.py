@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime
+from operator import attrgetter
 from typing import Any, Final
 
 from pydantic_ai.messages import (
@@ -21,7 +21,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.wrapper import WrapperModel
 
-from ctxguard.adapting.restoring import Restorer, StreamRestorer, Tool
+from ctxguard.adapting.restoring import AnyRestorer, Restorer, StreamRestorer, WholeRestorer
 from ctxguard_pydantic_ai.adapter import is_fixed
 
 _JSON_MODES: Final = ("native", "prompted")
@@ -68,25 +68,24 @@ class _Parts:
     """
 
     def __init__(self, restorer: Restorer, parameters: ModelRequestParameters) -> None:
-        self._restorer = replace(restorer, wants_json=parameters.output_mode in _JSON_MODES)
-        self._outputs = frozenset(tool.name for tool in parameters.output_tools)
+        wants_json, outputs = parameters.output_mode in _JSON_MODES, {tool.name for tool in parameters.output_tools}
+        self._restorer = replace(restorer, wants_json=wants_json, outputs=outputs)
         self._stream = StreamRestorer(self._restorer)
-        self._names: dict[int, str] = {}
+        self._calls: set[int] = set()
 
     def restored(self, response: ModelResponse) -> ModelResponse:
         """Return a response with values restored."""
-        links = self._restorer.links()
-        parts = [
-            replace(part, content=self._restorer.text(part.content, links)) if type(part) is TextPart else part
-            for part in response.parts
-        ]
-        return replace(response, parts=[self._call(part) if _is_call(part) else part for part in parts])
+        restored = WholeRestorer(self._restorer)
+        return replace(response, parts=[_part(part, number, restored) for number, part in enumerate(response.parts)])
 
     def feed(self, event: Any) -> Iterator[Any]:  # noqa: ANN401 - events differ between versions, here and below
         """Yield the events to show now."""
         if isinstance(event, PartStartEvent):
             self._stream.close(event.index)  # a part that is started again is replaced
-            yield replace(event, part=self._started(event.index, event.part))
+            self._calls.discard(event.index)
+            if _is_call(event.part):
+                self._calls.add(event.index)
+            yield replace(event, part=_part(event.part, event.index, self._stream))
         elif isinstance(event, PartDeltaEvent):
             yield replace(event, delta=self._continued(event.index, event.delta))
         elif isinstance(event, PartEndEvent):
@@ -99,45 +98,25 @@ class _Parts:
         """Yield the events for what is still held back, once the stream has ended."""
         yield from self._rest(self._stream.open)
 
-    def _started(self, index: int, part: Any) -> Any:  # noqa: ANN401
-        if type(part) is TextPart:
-            return replace(part, content=self._stream.text(index, part.content))
-        if not _is_call(part):
-            return part
-        self._names[index] = part.tool_name
-        if not isinstance(part.args, str):
-            return self._call(part)
-        return replace(part, args=self._arguments(index, part.args))
-
     def _continued(self, index: int, delta: Any) -> Any:  # noqa: ANN401
         if isinstance(delta, TextPartDelta):
             return replace(delta, content_delta=self._stream.text(index, delta.content_delta))
-        if not isinstance(delta, ToolCallPartDelta) or index not in self._names:
+        if not isinstance(delta, ToolCallPartDelta) or index not in self._calls:
             return delta
-        self._names[index] += delta.tool_name_delta or ""
-        if isinstance(delta.args_delta, str):
-            return replace(delta, args_delta=self._arguments(index, delta.args_delta))
-        if delta.args_delta and self._gets_values(self._names[index]):
-            return replace(delta, args_delta=self._restorer.parsed_arguments(delta.args_delta))
-        return delta
-
-    def _arguments(self, index: int, piece: str) -> str:
-        return self._stream.arguments(index, piece, gets_values=self._gets_values(self._names[index]))
+        return replace(delta, args_delta=self._stream.call(index, delta.tool_name_delta or "", delta.args_delta))
 
     def _rest(self, indices: Iterable[Any]) -> Iterator[Any]:
         for index in indices:
             if text := self._stream.close(index):
-                delta = ToolCallPartDelta(args_delta=text) if index in self._names else TextPartDelta(text)
+                delta = ToolCallPartDelta(args_delta=text) if index in self._calls else TextPartDelta(text)
                 yield PartDeltaEvent(index=index, delta=delta)
 
-    def _call(self, part: Any) -> Any:  # noqa: ANN401
-        if not part.args or not self._gets_values(part.tool_name):
-            return part
-        is_text = isinstance(part.args, str)
-        return replace(part, args=(self._restorer.arguments if is_text else self._restorer.parsed_arguments)(part.args))
 
-    def _gets_values(self, name: str) -> bool:
-        return name in self._outputs or self._restorer.gives([Tool(name)])
+def _part(part: Any, index: int, restored: AnyRestorer) -> Any:  # noqa: ANN401
+    """Return a part of a response, or the beginning of one, with values restored."""
+    if type(part) is TextPart:
+        return replace(part, content=restored.text(index, part.content))
+    return replace(part, args=restored.call(index, part.tool_name, part.args)) if _is_call(part) else part
 
 
 def _is_call(part: Any) -> bool:  # noqa: ANN401
@@ -146,6 +125,12 @@ def _is_call(part: Any) -> bool:  # noqa: ANN401
 
 class _RestoringStream(StreamedResponse):
     """A streamed response with values restored. The events of ends and final results are created anew."""
+
+    usage = property(attrgetter("_wrapped.usage"))
+    model_name = property(attrgetter("_wrapped.model_name"))
+    provider_name = property(attrgetter("_wrapped.provider_name"))
+    provider_url = property(attrgetter("_wrapped.provider_url"))
+    timestamp = property(attrgetter("_wrapped.timestamp"))
 
     def __init__(self, wrapped: StreamedResponse, parts: _Parts) -> None:
         super().__init__(wrapped.model_request_parameters)
@@ -173,28 +158,3 @@ class _RestoringStream(StreamedResponse):
     async def close_stream(self) -> None:
         """Close the wrapped response."""
         await self._wrapped.close_stream()
-
-    @property
-    def usage(self) -> Any:  # noqa: ANN401
-        """The usage so far."""
-        return self._wrapped.usage
-
-    @property
-    def model_name(self) -> str:
-        """The name of the model."""
-        return self._wrapped.model_name
-
-    @property
-    def provider_name(self) -> str | None:
-        """The name of the provider."""
-        return self._wrapped.provider_name
-
-    @property
-    def provider_url(self) -> str | None:
-        """The URL of the provider."""
-        return self._wrapped.provider_url
-
-    @property
-    def timestamp(self) -> datetime:
-        """When the response began."""
-        return self._wrapped.timestamp

@@ -24,7 +24,6 @@ from ctxguard.adapting.per_run import (
     RecallToolFactory,
     RunOptions,
     takes_stabilizer,
-    unmask_arguments,
 )
 from ctxguard.adapting.request import Request
 from ctxguard.adapting.restoring import Restorer
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from strands.models import Model
 
     from ctxguard.pii import SessionVault
+    from ctxguard.pii.mask.answers import OnNewValues
     from ctxguard.stabilizer import Stabilizer
 
 RunContext: TypeAlias = "InvokeModelContext | ExecuteToolContext"
@@ -74,6 +74,8 @@ class ContextGuard(Plugin):
             the arguments of calls, and in structured output. Events, `agent.messages`, and the result then have the
             values. Placeholders stay in reasoning, in links to hosts that no user named, and in the arguments of tools
             that get no values.
+        new_values: What to do with values that the model itself writes: `pass`, `report`, `mask`, or `refuse`, see
+            `ctxguard.adapting.per_run.RunOptions`. It needs `restore`.
 
     Raises:
         ConfigError: If `stabilizer` or `vault` has another type, or `on_report` is not a function.
@@ -91,9 +93,16 @@ class ContextGuard(Plugin):
         on_report: OnReport | None = None,
         vault: SessionVault | Callable[[RunContext], SessionVault] | None = None,
         restore: bool = False,
+        new_values: OnNewValues = "pass",
     ) -> None:
         super().__init__()
-        options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
+        options = RunOptions(
+            window=window,
+            keep_thinking=keep_thinking,
+            on_report=on_report,
+            restore=restore,
+            new_values=new_values,
+        )
         self._per_run: PerRun[RunContext] = PerRun(stabilizer, vault, options)
         self._restore = restore
 
@@ -113,7 +122,6 @@ class ContextGuard(Plugin):
                 yield event
 
     async def _stabilized(self, context: InvokeModelContext, *, overflowed: bool = False) -> InvokeModelContext:
-        restorers: list[Restorer | None] = []
         prompt, choice = context.system_prompt, context.tool_choice
         words = prompt if isinstance(prompt, str) else None
         native = {"messages": context.messages, **({"system": prompt} if isinstance(prompt, list) else {})}
@@ -125,13 +133,12 @@ class ContextGuard(Plugin):
             model=fields_of(context.model.get_config()).get("model_id"),
             known=context.model.context_window_limit,
             overflowed=overflowed,
-            on_restorer=restorers.append if self._restore else None,
         )
-        done = await adrive(flow)
+        done, restorer = await adrive(flow)
         specs = [one["toolSpec"] for one in done.tools]
         changes: dict[str, Any] = {"messages": list(done.messages["messages"]), "tool_specs": specs}
-        if restorers and restorers[0] is not None:
-            changes["model"] = _restoring(context, restorers[0])
+        if self._restore and restorer is not None:
+            changes["model"] = _restoring(context, restorer)
         return replace(context, system_prompt=done.messages.get("system", done.instructions), **changes)
 
     async def _call_tool(
@@ -139,8 +146,7 @@ class ContextGuard(Plugin):
     ) -> AsyncGenerator[Any, None]:
         run, use = self._per_run.of(context), context.tool_use
         if run.vault is not None:
-            given = unmask_arguments(use["input"], run.vault, tool=use["name"])
-            context = replace(context, tool_use={**use, "input": given})
+            context = replace(context, tool_use={**use, "input": run.unmasked(use["input"], use["name"])})
         async for event in call(context):
             yield await _recalled(event, run, use) if isinstance(event, ToolResultEvent) else event
 

@@ -10,6 +10,7 @@ from ctxguard.adapting.content_format import text_reader as text_reader
 from ctxguard.adapting.content_format import with_titles as with_titles
 from ctxguard.adapting.fields import REMOVED as REMOVED
 from ctxguard.adapting.fields import copy_with as copy_with
+from ctxguard.adapting.json_walk import extra_fields as extra_fields
 from ctxguard.adapting.message_view import MessageView as MessageView
 from ctxguard.adapting.message_view import PlacedCall as PlacedCall
 from ctxguard.adapting.message_view import PlacedPart as PlacedPart

@@ -27,14 +27,8 @@ from ctxguard.adapting.fields import (
     unreadable,
     walk_content,
 )
-from ctxguard.adapting.message_view import (
-    PlacedField,
-    PlacedPart,
-    extra_fields,
-    fixed_field,
-    refuse_foreign_part,
-    without_tokens,
-)
+from ctxguard.adapting.json_walk import PlacedField, extra_fields, fixed_field, without_tokens
+from ctxguard.adapting.message_view import PlacedPart, refuse_foreign_part
 from ctxguard.artifacts import Half, Media, Part, PartKind
 from ctxguard.errors import HistoryError
 from ctxguard.tokens import EstimateCounter

@@ -11,30 +11,33 @@ import functools
 import inspect
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeAlias, TypeVar, cast
 
 from ctxguard.adapting.adapter import is_guard, request_flow, require_stabilizer, window_for
-from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, require_clean_schemas
-from ctxguard.adapting.restoring import OnRestorer, restorer_for
+from ctxguard.adapting.restoring import Restorer, restorer_for
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError
-from ctxguard.settings import nearest, whole_number
+from ctxguard.settings import nearest, one_of, right_line, whole_number
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages.bound_tool_output import NAMESPACE
-from ctxguard.stages.window_settings import WINDOW_SETTINGS
+from ctxguard.stages.fold import WINDOW_SETTINGS
+from ctxguard.tokens.caches import Recent
 
 if TYPE_CHECKING:
     from ctxguard.adapting.registry import Adapter
     from ctxguard.pii import SessionVault
+    from ctxguard.pii.mask.answers import AnswerScan, OnNewValues
     from ctxguard.report import Report
     from ctxguard.stores import Store
 
 
 Arguments = TypeVar("Arguments", bound="str | dict[str, Any]")
+Output = TypeVar("Output")
 Tool = TypeVar("Tool")
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -80,26 +83,28 @@ def unmask_arguments(arguments: Arguments, vault: SessionVault, *, tool: str = "
 
 
 def recalled(
-    text: str, tool: str, arguments: object, vault: SessionVault, stores: Iterable[Store]
-) -> Generator[Ask, object, str]:
-    """Return the `text` that a tool returned. If the recall tool read it from `stores`, restore its masked values.
+    output: Output, tool: str, arguments: object, vault: SessionVault, stores: Iterable[Store]
+) -> Generator[Ask, object, Output]:
+    """Return what a tool returned. If it is a text that the recall tool read from `stores`, restore its masked values.
 
     The rest of the history is unmasked, so placeholders would be treated as forged. Results that only `context_result`
-    saved were not masked: placeholders in them may really be forged, so they stay.
+    saved were not masked: placeholders in them may really be forged, so they stay. What does not change is the same
+    object.
 
     Args:
-        text: What the tool returned.
+        output: What the tool returned.
         tool: The name of the tool.
         arguments: The arguments of the call, which name the handle of a saved text.
         vault: The vault of the session.
         stores: The stores of masked texts.
     """
     handle = arguments.get("handle") if isinstance(arguments, Mapping) else None
-    if tool == _RECALL and isinstance(handle, str):
+    if tool == _RECALL and isinstance(output, str) and isinstance(handle, str):
         for store in stores:
             if (yield Ask(store.get, (NAMESPACE, handle), is_read=True)) is not None:
-                return vault.unmask(text)
-    return text
+                restored = vault.unmask(output)
+                return output if restored == output else cast("Output", restored)
+    return output
 
 
 def require_vault(given: object) -> SessionVault:
@@ -136,6 +141,7 @@ class RecallToolFactory(Generic[Tool]):
 
 
 Context = TypeVar("Context")
+Choice = TypeVar("Choice")
 Native = TypeVar("Native")
 OnReport: TypeAlias = "Callable[[Report], object]"
 """Function that a guard calls with the report of each model call. `report.session` names the conversation.
@@ -159,17 +165,31 @@ class RunOptions:
         max_result_tokens: Number of tokens above which the output of a tool is shortened when the tool returns. None
             means that outputs are not shortened at that point.
         on_report: Function called with each report.
+        restore: Whether masked values are restored in the model's responses.
+        new_values: What to do with values that the model itself writes in a response or in the arguments of a tool,
+            such as an address that it made up: `pass` does not look for them, `report` counts them by kind in the
+            report (`details["new_values"]`), `mask` redacts them, and `refuse` ends the call with a `WireError`. How
+            long a streamed text is held back is said at `ctxguard.adapting.restoring.StreamRestorer`.
 
     Raises:
-        ConfigError: If `on_report` is not a function, or `max_result_tokens` is not a whole number of at least 1.
+        ConfigError: If `on_report` is not a function, `max_result_tokens` is not a whole number of at least 1, or
+            `new_values` is not one of these, or is set without `restore`.
     """
 
     window: int | None = None
     keep_thinking: bool = False
     max_result_tokens: int | None = None
     on_report: OnReport | None = None
+    restore: bool = False
+    new_values: OnNewValues = "pass"
 
     def __post_init__(self) -> None:
+        if self.new_values != "pass":
+            from ctxguard.pii.mask.answers import OnNewValues
+
+            one_of(self.new_values, OnNewValues, "new_values")
+            if not self.restore:
+                raise ConfigError("new_values needs restore=True, by which responses are read", setting="new_values")
         valid_listener(self.on_report)
         if self.max_result_tokens is not None:
             whole_number(self.max_result_tokens, "max_result_tokens", unit="tokens", least=1)
@@ -206,8 +226,7 @@ class ForRun:
         known: int | None = None,
         overflowed: bool = False,
         is_editable: bool = True,
-        on_restorer: OnRestorer | None = None,
-    ) -> Generator[Ask, object, Request[Native]]:
+    ) -> Generator[Ask, object, tuple[Request[Native], Restorer | None]]:
         """Stabilize one request, and report on it.
 
         Args:
@@ -219,7 +238,9 @@ class ForRun:
             known: Number of input tokens that the framework states for the model.
             overflowed: Whether the provider rejected this request as too long.
             is_editable: Whether the framework sends the masked instructions and tools, rather than the original ones.
-            on_restorer: Function that gets what restores the response to this request, or None if nothing does.
+
+        Returns:
+            The stabilized request, and what restores the response to it; None if the request has no placeholders.
 
         Raises:
             CheckFailedError: If a rule matches in a schema that the framework sends unchanged.
@@ -239,9 +260,26 @@ class ForRun:
             report.details = {**report.details, "session": told}
         tell(options.on_report, report, session)
         require_clean_schemas(report)
-        if on_restorer is not None:
-            on_restorer(restorer_for(report, {} if self.vault is None else self.vault.tools))
-        return done
+        return done, restorer_for(report, {} if self.vault is None else self.vault.tools, self._scan(report))
+
+    def _scan(self, report: Report) -> AnswerScan | None:
+        """Return what searches the response to a request, and notes in the report what it finds."""
+        if self.options.new_values == "pass":
+            return None
+        from ctxguard.pii.mask.answers import AnswerScan, scan_masker
+
+        found: Counter[str] = Counter()
+
+        def note(label: str) -> None:
+            found[label] += 1
+            report.details = {**report.details, "new_values": dict(found)}
+
+        detectors = [detector for masker in self.stabilizer.stages.maskers for detector in masker.detectors]
+        return AnswerScan(scan_masker(detectors), self.options.new_values, note)
+
+    def unmasked(self, arguments: Arguments, tool: str = "") -> Arguments:
+        """Return the arguments of a tool call, or structured output; with a vault, masked values are restored."""
+        return arguments if self.vault is None else unmask_arguments(arguments, self.vault, tool=tool)
 
     def bounded(
         self, output: Artifact, tool: str, *, session: object = None, limit: int | None = None
@@ -271,12 +309,12 @@ class ForRun:
         vault = self.vault
         return sent if vault is None else sent.edit(lambda _, text: vault.unmask(text))
 
-    def recalled(self, text: str, tool: str, arguments: object) -> Generator[Ask, object, str]:
-        """Return the `text` that a tool returned. If the stabilizer saved this text, restore its masked values."""
+    def recalled(self, output: Output, tool: str, arguments: object) -> Generator[Ask, object, Output]:
+        """Return what a tool returned. If it is a text that the stabilizer saved, restore its masked values."""
         if self.vault is None:
-            return text
+            return output
         stores = self.stabilizer.stages.from_masking().stores
-        return (yield from recalled(text, tool, arguments, self.vault, stores))
+        return (yield from recalled(output, tool, arguments, self.vault, stores))
 
 
 class PerRun(Generic[Context]):
@@ -288,7 +326,7 @@ class PerRun(Generic[Context]):
         options: The settings of the guard.
 
     Raises:
-        ConfigError: If `stabilizer` or `vault` has another type.
+        ConfigError: If `stabilizer` or `vault` has another type, or values are to be restored and all are redacted.
     """
 
     def __init__(
@@ -301,6 +339,8 @@ class PerRun(Generic[Context]):
         self._stabilizer = stabilizer if is_choice else require_stabilizer(stabilizer)
         self._vault = vault if vault is None or is_function(vault) else require_vault(vault)
         self.options = options or RunOptions()
+        if self.options.restore and vault is None and isinstance(self._stabilizer, Stabilizer):
+            _require_placeholders(self._stabilizer)
         # keeping a reference to the stabilizer prevents its id() from being reused
         self._cached: Recent[tuple[int, int], tuple[Stabilizer, ForRun]] = Recent(_REMEMBERED)
 
@@ -313,9 +353,9 @@ class PerRun(Generic[Context]):
         """Return the stabilizer and the vault for a run."""
         chosen, vault = self._stabilizer, self._vault
         if not isinstance(chosen, Stabilizer):
-            chosen = require_stabilizer(chosen(context))
+            chosen = require_stabilizer(_chosen(chosen, context, "stabilizer"))
         if is_function(vault):
-            vault = require_vault(cast("Callable[[Context], SessionVault]", vault)(context))
+            vault = require_vault(_chosen(cast("Callable[[Context], SessionVault]", vault), context, "vault"))
         if vault is None:
             return ForRun(chosen, None, self.options)
         return self._masking(chosen, cast("SessionVault", vault))
@@ -342,8 +382,29 @@ class PerRun(Generic[Context]):
         return self._cached.get_or_put((id(chosen), id(vault)), create)[1]
 
 
+def _chosen(choose: Callable[[Context], Choice], context: Context, setting: str) -> Choice:
+    """Return what a function of the application chooses for a run. An error says which function raised it."""
+    try:
+        return choose(context)
+    except Exception as error:
+        error.add_note(f"raised by the function that the guard was given as {setting}, for a {type(context).__name__}")
+        raise
+
+
 def _has_vault(stabilizer: Stabilizer) -> bool:
     return any(masker.vault is not None for masker in stabilizer.stages.maskers)
+
+
+def _require_placeholders(stabilizer: Stabilizer) -> None:
+    """Raise `ConfigError` if no value can be restored, because none has a placeholder of its own."""
+    given = [masker.strategy for masker in stabilizer.stages.maskers]
+    ways = {way for one in given for way in ([one] if isinstance(one, str) else one.values())}
+    if "pseudonymize" not in ways:
+        told = (
+            "restore=True has nothing to restore, because this stabilizer puts no placeholders in the place of values; "
+            "give the guard vault=…, or the stabilizer a MaskPII(Masker(strategy='pseudonymize'))"
+        )
+        raise ConfigError(told, setting="restore")
 
 
 def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:
@@ -387,6 +448,25 @@ def tell(on_report: OnReport | None, report: Report, session: object = None, *, 
         on_report(report)
 
 
+class NotAFunction:
+    """Base of guards that a framework may take for a function: a hook, a processor, or a step of a chain.
+
+    Attributes:
+        told_if_called: What the guard is, for the error, and the setting that the error names.
+    """
+
+    told_if_called: ClassVar[tuple[str, str]]
+
+    def __call__(self, *given: object, **named: object) -> NoReturn:
+        """Raise an error that says what to write instead.
+
+        Raises:
+            ConfigError: Always.
+        """
+        told, setting = self.told_if_called
+        raise ConfigError(f"{told}; {right_line(*given, *named.values())}", setting=setting)
+
+
 def takes_stabilizer(name: str) -> Callable[[F], F]:
     """Return a decorator that explains arguments which do not fit: those of the stabilizer, or too many of them.
 
@@ -410,24 +490,31 @@ def takes_stabilizer(name: str) -> Callable[[F], F]:
     return decorate
 
 
+_TAKEN: Final = ("stabilizer", "guard")
+"""Names of the parameters that take a stabilizer; `guard` also takes a guard on the wire."""
+
+
 def _misfit(name: str, signature: inspect.Signature, named: Mapping[str, object], told: str) -> ConfigError:
     own = [each for each in signature.parameters if each != "self"]
-    line = f"write {name}(Stabilizer(budget=8_000))"
-    unknown = next((each for each in named if each not in own), None)
-    if unknown is None and "stabilizer" in told:
-        return ConfigError(f"{name} needs a Stabilizer; {line}", setting="stabilizer")
+    taken = next(each for each in own if each in _TAKEN)
+    first, own = own[: own.index(taken)], own[own.index(taken) :]
+    begin = f"{name}({''.join(f'{each}, ' for each in first)}"
+    line = f"write {begin}Stabilizer(budget=8_000))"
+    unknown = next((each for each in named if each not in (*first, *own)), None)
+    if unknown is None and repr(taken) in told:
+        return ConfigError(f"{name} needs a Stabilizer; {line}", setting=taken)
     if unknown is None:
         options = ", ".join(own[1:])
         return ConfigError(
-            f"{name} takes a Stabilizer, and all else by name ({options}); write {name}(stabilizer, {own[1]}=…)",
+            f"{name} takes a Stabilizer, and all else by name ({options}); write {begin}stabilizer, {own[1]}=…)",
             setting=own[1],
         )
     if unknown == "policy":
-        told = f"policy is a setting of the Stabilizer; write {name}(Stabilizer.from_policy('chat', budget=…))"
+        told = f"policy is a setting of the Stabilizer; write {begin}Stabilizer.from_policy('chat', budget=…))"
         return ConfigError(told, setting=unknown)
     if unknown in {*inspect.signature(Stabilizer).parameters, *WINDOW_SETTINGS}:
         others = "" if unknown == "budget" else "budget=…, "
-        told = f"{unknown} is a setting of the Stabilizer; write {name}(Stabilizer({others}{unknown}=…))"
+        told = f"{unknown} is a setting of the Stabilizer; write {begin}Stabilizer({others}{unknown}=…))"
         return ConfigError(told, setting=unknown)
     known = f"known are {', '.join(own)}"
     return ConfigError(f"{name} has no setting {unknown!r}{nearest(unknown, own)}; {known}", setting=unknown)

@@ -17,7 +17,7 @@ from ctxguard.errors import AdapterError, HistoryError
 from ctxguard.settings import adapter_points
 
 if TYPE_CHECKING:
-    from ctxguard.draft.chain import Chain
+    from ctxguard.draft import Chain
 
 Native = TypeVar("Native")
 
@@ -72,7 +72,7 @@ def chain_for(adapter: Adapter[Native] | None, stages: Sequence[Stage], *, keep_
     The final stages are `StartWithUser` if the provider requires it, `DropStaleThinking` for signed thinking,
     `FitCalls` for the ids of calls, and the adapter's own `last_stage`.
     """
-    from ctxguard.draft.chain import Chain
+    from ctxguard.draft import Chain
     from ctxguard.history.pairing import CallIds
     from ctxguard.stages.arrangement import FitCalls, StartWithUser
     from ctxguard.stages.arrival import DropStaleThinking

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
-from ctxguard.adapting.fields import Path, copy_with, is_list, is_record, place_name
-from ctxguard.adapting.message_view import EDITABLE_IN_SCHEMAS, IDENTIFIERS
-from ctxguard.adapting.recent import Recent
+from ctxguard.adapting.fields import Path, copy_with, is_list, is_record
+from ctxguard.adapting.json_walk import schema_fields
 from ctxguard.artifacts import OUTSIDE, Artifact, Field, Kind
 from ctxguard.checks.no_pii import NoPII
 from ctxguard.errors import CheckFailedError, ConfigError
@@ -27,6 +26,7 @@ from ctxguard.pii.rule_sets import for_identifiers
 from ctxguard.report import Report
 from ctxguard.report.places import keys_of, place_in
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.tokens.caches import Recent
 from ctxguard.tokens.counters import find_counter
 from ctxguard.tokens.schemas import DECLARATIONS, PARAMETERS, WRAPPED, compact, fields_of
 from ctxguard.views.outcomes import clipped
@@ -250,34 +250,14 @@ class RequestTexts(Generic[Native]):
 
 
 def _schema_fields(request: Request[Any], *, is_editable: bool) -> Iterator[tuple[Path | None, Field]]:
-    for _, found in _fields_of_schema(request.settings):
+    for _, found in schema_fields(request.settings):
         yield None, replace(found, place=f"settings.{found.place}", editable=False, is_identifier=True, tokens=0)
     for name, listed, may_edit in ((_TOOLS, request.tools, is_editable), ("schemas", request.schemas, False)):
         for number, schema in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
-            for path, found in _fields_of_schema(schema):
+            for path, found in schema_fields(schema):
                 placed = replace(found, place=f"{name}[{number}].{found.place}", tokens=0)
                 edits = may_edit and found.editable
                 yield (name, number, *path) if edits else None, replace(placed, editable=edits)
-
-
-def _fields_of_schema(value: object, path: Path = ()) -> Iterator[tuple[Path, Field]]:
-    """Yield the texts in a schema: descriptions may be masked; names, keys, and other values may not."""
-    if isinstance(value, str):
-        key = next((key for key in reversed(path) if isinstance(key, str)), "")
-        is_text = key in EDITABLE_IN_SCHEMAS
-        text = value if is_text or key in IDENTIFIERS else f"{key}: {value}"
-        yield path, Field(place_name(path), text, editable=is_text, is_identifier=not is_text)
-    elif isinstance(value, (int, float)):
-        yield path, Field(place_name(path), f"{path[-1] if path else ''}: {value}")
-    elif isinstance(value, (list, tuple)):
-        for index, member in enumerate(value):
-            yield from _fields_of_schema(member, (*path, index))
-    else:
-        for name, member in fields_of(value).items():
-            if not isinstance(name, str):
-                raise TypeError(f"keys must be strings, not {type(name).__name__}")
-            yield (), Field(place_name((*path, name)), name)
-            yield from _fields_of_schema(member, (*path, name))
 
 
 def _detectors(stabilizer: Stabilizer) -> list[Detector]:

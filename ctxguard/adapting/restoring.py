@@ -1,10 +1,14 @@
-"""Restore masked values in the texts and tool calls of one response, whatever the response consists of."""
+"""Restore masked values in the texts and tool calls of one response, whatever the response consists of.
+
+`WholeRestorer` restores a response that has arrived whole, and `StreamRestorer` one that arrives in pieces. Both have
+the methods `text` and `call`, so that an adapter walks over a response and over a piece of one in the same way.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -37,6 +41,8 @@ class Restorer:
         session: The placeholders and their values.
         wants_json: Whether the text of the response is JSON, in which values have to be escaped.
         tools: Which tools receive restored values, see `ctxguard.pii.mask.unmask.gets_values`.
+        outputs: The names of tools that are structured output, which is data for the program. Their arguments get
+            values in any case.
         names_host: Function that returns whether the user named a host. In links to other hosts, placeholders are kept.
         scan: Searches the response for values that it introduces, before known values are restored. None if it is not
             searched.
@@ -45,6 +51,7 @@ class Restorer:
     session: MaskSession
     wants_json: bool = field(default=False, kw_only=True)
     tools: Mapping[str, bool] = field(default_factory=dict, kw_only=True)
+    outputs: Collection[str] = field(default=(), kw_only=True)
     names_host: NamesHost | None = field(default=None, kw_only=True)
     scan: AnswerScan | None = field(default=None, kw_only=True)
 
@@ -57,7 +64,10 @@ class Restorer:
         from ctxguard.pii.mask.unmask import gets_values
 
         told = list(tools) or [Tool()]
-        return all(gets_values(self.tools, tool.name, is_outward=tool.is_providers) for tool in told)
+        return all(
+            tool.name in self.outputs or gets_values(self.tools, tool.name, is_outward=tool.is_providers)
+            for tool in told
+        )
 
     def links(self) -> Links | None:
         """Return what reads the texts that a client may show as one, to keep values out of links that leak."""
@@ -117,10 +127,17 @@ class Restorer:
         return arguments if restored is written else dict(json.loads(restored))
 
     def of_call(self, tool: str, arguments: Any) -> Any:  # noqa: ANN401 - JSON or a dict, and the result is the same
-        """Return the arguments of a call, as JSON or parsed, with masked values restored if the tool gets values."""
-        if not arguments or not self.gives([Tool(tool)]):
+        """Return the arguments of a call, as JSON or parsed, with masked values restored if the tool gets values.
+
+        Before that, they are searched, see `searched`.
+        """
+        if not arguments:
             return arguments
-        return self.arguments(arguments) if isinstance(arguments, str) else self.parsed_arguments(arguments)
+        is_text = isinstance(arguments, str)
+        arguments = self.searched(arguments, is_call=True) if is_text else self.searched_arguments(arguments)
+        if not self.gives([Tool(tool)]):
+            return arguments
+        return self.arguments(arguments) if is_text else self.parsed_arguments(arguments)
 
 
 @dataclass(slots=True)
@@ -146,6 +163,22 @@ class _Stream:
         return self.unmask.feed(rest) + self.unmask.close() if self.gives_values else self.unmask.abandon() + rest
 
 
+class WholeRestorer:
+    """Restores masked values in the texts and tool calls of one response that has arrived whole."""
+
+    def __init__(self, restorer: Restorer) -> None:
+        self._restorer = restorer
+        self._links = restorer.links()
+
+    def text(self, key: Hashable, text: str) -> str:  # noqa: ARG002 - the signature of `StreamRestorer`, here and below
+        """Return a text with masked values restored."""
+        return self._restorer.text(self._restorer.searched(text), self._links)
+
+    def call(self, key: Hashable, name: str, arguments: Any) -> Any:  # noqa: ANN401, ARG002
+        """Return the arguments of a call, as JSON or parsed, with masked values restored if the tool gets values."""
+        return self._restorer.of_call(name, arguments)
+
+
 class StreamRestorer:
     """Restores masked values in the texts and tool calls of one streamed response, which are told apart by their keys.
 
@@ -158,6 +191,7 @@ class StreamRestorer:
         self._restorer = restorer
         self._links = restorer.links()
         self._streams: dict[Hashable, _Stream] = {}
+        self._names: dict[Hashable, str] = {}
 
     def text(self, key: Hashable, piece: str, links: Links | None = None) -> str:
         """Return what can be shown of a text after its next piece.
@@ -173,6 +207,19 @@ class StreamRestorer:
             is_json = self._restorer.is_json(piece)
             self._add(key, links or self._links, is_json=is_json, in_full=is_json)
         return self._streams[key].feed(piece)
+
+    def call(self, key: Hashable, name: str, arguments: Any) -> Any:  # noqa: ANN401 - as of `Restorer.of_call`
+        """Return what can be shown of the arguments of a call after the next piece.
+
+        Args:
+            key: The key of the call.
+            name: The next piece of the tool's name; empty if nothing is added to it.
+            arguments: The next piece of the arguments. Parsed arguments are whole.
+        """
+        name = self._names[key] = self._names.get(key, "") + name
+        if not isinstance(arguments, str):
+            return self._restorer.of_call(name, arguments)
+        return self.arguments(key, arguments, gets_values=self._restorer.gives([Tool(name)]))
 
     def arguments(self, key: Hashable, piece: str, *, gets_values: bool, is_json: bool = True) -> str:
         """Return what can be shown of the arguments of a call after the next piece.
@@ -198,6 +245,7 @@ class StreamRestorer:
 
     def close(self, key: Hashable) -> str:
         """End a text or a call, and return what was held back."""
+        self._names.pop(key, None)
         stream = self._streams.pop(key, None)
         return "" if stream is None else stream.close()
 
@@ -207,21 +255,22 @@ class StreamRestorer:
         return list(self._streams)
 
 
-OnRestorer: TypeAlias = "Callable[[Restorer | None], object]"
-"""Function that gets what restores the response to a request, before the request is sent; None if nothing does."""
+AnyRestorer: TypeAlias = WholeRestorer | StreamRestorer
+"""Restores a response, or the next piece of one."""
 
 
-def restorer_for(report: Report, tools: Mapping[str, bool]) -> Restorer | None:
-    """Return what restores the response to a request; None if the request has no placeholders.
+def restorer_for(report: Report, tools: Mapping[str, bool], scan: AnswerScan | None = None) -> Restorer | None:
+    """Return what restores the response to a request; None if the request has no placeholders, and nothing searches it.
 
     Args:
         report: The report on the request.
         tools: Which tools receive restored values, see `ctxguard.pii.mask.unmask.gets_values`.
+        scan: Searches the response for values that it introduces. None if it is not searched.
     """
     session = session_of(report.masks)
-    if session is None or not session.can_restore:
+    if session is None or not (session.can_restore or scan is not None):
         return None
-    return Restorer(session, tools=tools, names_host=report.user_names)
+    return Restorer(session, tools=tools, names_host=report.user_names, scan=scan)
 
 
 def session_of(masks: Iterable[object]) -> MaskSession | None:

@@ -8,13 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from ctxguard.checks.authority_first import AuthorityFirst
-from ctxguard.checks.calls_are_paired import CallsArePaired
+from ctxguard.checks.invariants import AuthorityFirst, CallsArePaired, RecentKept, SystemIntact, WithinBudget
 from ctxguard.checks.no_pii import NoPII
 from ctxguard.checks.provider_profiles import PROVIDERS, ProviderProfile, provider_profile
-from ctxguard.checks.recent_kept import RecentKept
-from ctxguard.checks.system_intact import SystemIntact
-from ctxguard.checks.within_budget import WithinBudget
 from ctxguard.draft import Draft
 from ctxguard.report import Finding
 

@@ -13,7 +13,7 @@ from ctxguard.history import MESSAGES
 from ctxguard.pii.detect.echo import Names
 from ctxguard.pii.rule_sets import for_identifiers, for_names
 from ctxguard.report import Finding
-from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.caches import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, RuleSet, Span

@@ -19,7 +19,7 @@ import typer
 
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import note
-from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowOptions
+from ctxguard.stages.fold import WINDOW_SETTINGS, WindowOptions
 
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig

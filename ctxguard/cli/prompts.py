@@ -9,7 +9,7 @@ import typer
 from ctxguard.cli.options import spread
 from ctxguard.cli.program import Command, command_group
 from ctxguard.errors import ConfigError
-from ctxguard.prompts.loading import PromptsReport, check_prompts, find_prompts_dir
+from ctxguard.prompts.templates import PromptsReport, check_prompts, find_prompts_dir
 from ctxguard.report.printing import counted, out, working
 from ctxguard.tokens import find_counter
 

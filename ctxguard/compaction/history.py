@@ -29,7 +29,7 @@ from ctxguard.settings import OfOneProcess, adapter_of, instance, opened
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.artifact_counter import MESSAGE_TOKENS
-from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.caches import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker

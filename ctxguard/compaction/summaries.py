@@ -23,7 +23,7 @@ from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError, SummarizerError
 from ctxguard.settings import adapter_of, install_command
 from ctxguard.stores import Store
-from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.caches import TextCache
 
 _FRAMEWORKS: Final = {"pydantic_ai": "pydantic-ai", "langchain": "langchain"}
 """The adapters of the frameworks that can call a model by its name, by the module of the framework."""

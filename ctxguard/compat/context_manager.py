@@ -15,8 +15,8 @@ from ctxguard.errors import ConfigError
 from ctxguard.settings import instance
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII, OrderByAuthority, RepairExchanges, StableWindow
+from ctxguard.stages.fold import WINDOW_SETTINGS
 from ctxguard.stages.message_compressor import MessageCompressor
-from ctxguard.stages.window_settings import WINDOW_SETTINGS
 from ctxguard.strategies import CheckpointManager, IntelligentPruner, PruningRules, SlidingWindow
 from ctxguard.strategies.checkpoints import phase_rules, state_of
 from ctxguard.strategies.keep import UNLIMITED

@@ -22,7 +22,7 @@ from pydantic import (
 
 from ctxguard.errors import ConfigError
 from ctxguard.settings import nearest, settings_of, valid_budget
-from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowSettings
+from ctxguard.stages.fold import WINDOW_SETTINGS, WindowSettings
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -168,7 +168,9 @@ class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pyda
             that `model` or each call names. None means that the budget must be given to the stabilizer.
         policy: Name of the chain of stages, one of `default`, `chat`, `agent`, `browser`, `recall`, `long_session`,
             `pattern`.
-        keep_recent: Number of latest messages that are always kept.
+        keep_recent: Number of latest user and assistant messages that are always kept.
+        keep_task: Whether to keep the first user message as the task, unless it takes more than a quarter of the
+            budget.
         rules: Names of the rule sets that are masked: `standard`, `people` (names and addresses that the text
             announces), `names` (all names, found by a model), `ssn`, and `digits`; None means those of the policy.
         mode: `enforce`, or `observe` to send the original and only report what would have been done.
@@ -179,6 +181,8 @@ class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pyda
             `measured` means the measured counting error for the model's family, or nothing if no model is named.
         provider: Provider whose role rules are checked: `openai`, `anthropic`, `gemini`, or `strict`; None means that
             no role rules are checked.
+        on_failure: What happens if a check fails: `report` mentions it in the report, `raise` raises a
+            `CheckFailedError`.
         shorten_tools: Whether tool descriptions are shortened if tool schemas take more than a quarter of the budget.
         store: File or database URL where results, summaries, and vault entries are stored; None means in memory.
     """
@@ -186,6 +190,7 @@ class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pyda
     budget: int | str | None = None
     policy: str = "default"
     keep_recent: Natural = 2
+    keep_task: bool = True
     rules: (
         Annotated[list[Literal["standard", "people", "ssn", "digits", "names"]], BeforeValidator(_split_names)] | None
     ) = None
@@ -194,6 +199,7 @@ class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pyda
     model: str | None = None
     headroom: int | float | Literal["measured"] = "measured"
     provider: str | None = None
+    on_failure: Literal["report", "raise"] = "report"
     shorten_tools: bool = True
     store: str | None = None
 
@@ -257,7 +263,7 @@ class PiiConfig(_Settings):
     def _have_labels(cls, given: object, info: ValidationInfo) -> object:
         from ctxguard.pii.placeholders import label_of
         from ctxguard.pii.rule_sets import LABELS
-        from ctxguard.pii.settings import require_labels
+        from ctxguard.pii.spans import require_labels
 
         rules, fields, deny = (info.data.get(name) or () for name in ("rules", "fields", "deny"))
         known = LABELS.union("*", (rule["label"] for rule in rules), dict(fields).values(), deny)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import BinaryIO, Final, TypedDict, cast
+from typing import BinaryIO, Final, cast
 
 from ctxguard.content.documents import convert
 from ctxguard.content.opening import RefusedError, decode, detect_file, find_encoding, open_file
-from ctxguard.content.worker import MAX_TEXT
+from ctxguard.content.worker import MAX_TEXT, SheetRows
 from ctxguard.views.processors.table import write_row
 from ctxguard.views.views import FileType
 
@@ -57,17 +57,9 @@ def _document(file: BinaryIO, kind: FileType) -> str:
 
 def _sheets(file: BinaryIO) -> str:
     converted = convert(file, FileType.SPREADSHEET.value, cache_dir=None, rows=(1, sys.maxsize))
-    sheets = cast("list[_Sheet]", json.loads(converted))
+    sheets = cast("list[SheetRows]", json.loads(converted))
     for sheet in sheets:
         if len(sheet["head"]) < sheet["rows"]:
             raise RefusedError(f"has more rows than can be searched in sheet {sheet['name']}; save it as CSV")
     tables = ((sheet["name"], "\n".join(map(write_row, sheet["head"]))) for sheet in sheets)
     return "".join(f"## Sheet {name}\n{rows}\n" for name, rows in tables)
-
-
-class _Sheet(TypedDict):
-    """A sheet as the worker writes it; `rows` counts the header."""
-
-    name: str
-    rows: int
-    head: list[list[str]]

@@ -151,13 +151,13 @@ def _new_workbook(file: BinaryIO) -> Workbook:
         setattr(reader, "apply_stylesheet", styles)  # noqa: B010
 
 
-def _new_sheet(sheet: Worksheet, requested: tuple[int, int] | None) -> _Sheet:
+def _new_sheet(sheet: Worksheet, requested: tuple[int, int] | None) -> SheetRows:
     # With an explicit last row, openpyxl does not rely on the size that the sheet states.
     rows = sheet.iter_rows(values_only=True, max_row=_EXCEL_ROWS, max_col=1000)
     return _sheet(sheet.title, rows, sheet.max_row or 0, requested)
 
 
-def _to_json(sheets: Sequence[_Sheet]) -> str:
+def _to_json(sheets: Sequence[SheetRows]) -> str:
     """Return sheets as JSON, with as many rows of each as `MAX_TEXT` allows."""
     keep = max((len(sheet["head"]) for sheet in sheets), default=1)
     while len(text := json.dumps(sheets)) > MAX_TEXT:
@@ -168,14 +168,16 @@ def _to_json(sheets: Sequence[_Sheet]) -> str:
     return text
 
 
-class _Sheet(TypedDict):
+class SheetRows(TypedDict):
+    """A sheet as it is written to the caller; `rows` counts the header."""
+
     name: str
     rows: int
     head: list[list[str]]
     tail: list[list[str]]
 
 
-def _old_sheets(file: BinaryIO, requested: tuple[int, int] | None) -> list[_Sheet]:
+def _old_sheets(file: BinaryIO, requested: tuple[int, int] | None) -> list[SheetRows]:
     """Read a workbook of Excel 5.0 to 2003."""
     xlrd: Any = import_module("xlrd")
     file.seek(0)
@@ -184,7 +186,7 @@ def _old_sheets(file: BinaryIO, requested: tuple[int, int] | None) -> list[_Shee
         return [_old_sheet(sheet, book.datemode, requested) for sheet in sheets]
 
 
-def _old_sheet(sheet: Any, datemode: int, requested: tuple[int, int] | None) -> _Sheet:  # noqa: ANN401 - xlrd has no types
+def _old_sheet(sheet: Any, datemode: int, requested: tuple[int, int] | None) -> SheetRows:  # noqa: ANN401 - xlrd has no types
     rows = ([_old_value(cell, datemode) for cell in sheet.row(number)[:1000]] for number in range(sheet.nrows))
     return _sheet(sheet.name, rows, sheet.nrows, requested)
 
@@ -205,7 +207,7 @@ def _old_value(cell: Any, datemode: int) -> object:  # noqa: ANN401 - xlrd has n
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _sheet(name: str, rows: Iterable[Iterable[object]], last_row: int, requested: tuple[int, int] | None) -> _Sheet:
+def _sheet(name: str, rows: Iterable[Iterable[object]], last_row: int, requested: tuple[int, int] | None) -> SheetRows:
     """Read the rows at both ends of a sheet, or the requested rows. Empty rows are left out and not counted."""
     first, last = (
         (0, ENDS - 1) if requested is None else (requested[0], min(requested[1], requested[0] + MAX_RANGE - 1))

@@ -4,7 +4,6 @@
 |---|---|
 | `format` | `Format`: the base class of the formats; `Weave`: responses that the guard continues itself |
 | `chat`, `responses`, `anthropic`, `gemini`, `converse`, `cohere`, `ollama` | the format of one API each |
-| `response_items`, `gemini_parts` | one item or part of these formats |
 | `blocks` | base class of formats whose messages consist of blocks that can be kept or dropped separately |
 | `requests` | count and stabilize a request in any format: `count_request`, `stabilize_request` |
 | `registry` | find the format of a request by its path, its API, or its body |

@@ -38,12 +38,12 @@ from ctxguard.adapting.fields import (
     text_of,
     walk_content,
 )
+from ctxguard.adapting.json_walk import PlacedField
 from ctxguard.adapting.message_view import (
     ANTHROPIC,
     LEFT_OUT,
     Fragment,
     PlacedCall,
-    PlacedField,
     PlacedPart,
     is_converse,
     require_role,

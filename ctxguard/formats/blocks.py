@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ctxguard.adapting.content_format import ContentFormat
 from ctxguard.adapting.fields import REMOVED, Path, are_same_objects, by_index, copy_with, get, messages_of
+from ctxguard.adapting.json_walk import PlacedField, extra_fields
 from ctxguard.adapting.message_view import (
     LEFT_OUT,
     Fragment,
     MessageView,
     PlacedCall,
-    PlacedField,
     PlacedPart,
-    extra_fields,
     fill_nulls,
     split_message,
 )

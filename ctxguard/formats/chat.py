@@ -36,13 +36,12 @@ from ctxguard.adapting.fields import (
     text_of,
     unreadable,
 )
+from ctxguard.adapting.json_walk import PlacedField, extra_fields
 from ctxguard.adapting.message_view import (
     CHAT,
     MessageView,
     PlacedCall,
-    PlacedField,
     PlacedPart,
-    extra_fields,
     fill_nulls,
     is_converse,
     require_role,

@@ -43,19 +43,16 @@ from ctxguard.adapting.fields import (
     unreadable,
     walk_content,
 )
+from ctxguard.adapting.json_walk import PlacedField, extra_fields, fixed_field, without_tokens
 from ctxguard.adapting.message_view import (
     BEDROCK,
     LEFT_OUT,
     Fragment,
     PlacedCall,
-    PlacedField,
     PlacedPart,
-    extra_fields,
-    fixed_field,
     is_converse,
     refuse_foreign_part,
     require_role,
-    without_tokens,
 )
 from ctxguard.artifacts import Artifact, Half, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError

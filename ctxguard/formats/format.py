@@ -325,8 +325,11 @@ class Format(ABC):
         place = self.tools_at(body)[:1]
         return {**body, str(place[0]): [*records_of(member_at(body, place)), self.declared(schema)]}
 
-    def asks_once(self, body: Body) -> bool:
-        """Return whether a request asks for a single response rather than several alternatives."""
+    def takes_tool(self, body: Body) -> bool:
+        """Return whether the guard can add a tool to a request and answer its calls.
+
+        It cannot if the request asks for several alternatives, or if its tools are stored by the provider.
+        """
         return body.get("n") in (None, 1) and get(body.get("generationConfig"), "candidateCount") in (None, 1)
 
     def response_items(self, response: Body) -> list[Item]:

@@ -4,6 +4,7 @@ from ctxguard.pii.api import validate_no_pii as validate_no_pii
 from ctxguard.pii.api import warm as warm
 from ctxguard.pii.detectors import CallableDetector as CallableDetector
 from ctxguard.pii.detectors import PresidioDetector as PresidioDetector
+from ctxguard.pii.detectors import WorkerDetector as WorkerDetector
 from ctxguard.pii.evaluation import evaluate as evaluate
 from ctxguard.pii.evaluation import read_gold as read_gold
 from ctxguard.pii.mask.session import Masker as Masker
@@ -27,4 +28,3 @@ from ctxguard.pii.rules.standard import phone_rules as phone_rules
 from ctxguard.pii.spans import Detector as Detector
 from ctxguard.pii.spans import Span as Span
 from ctxguard.pii.spans import resolve as resolve
-from ctxguard.pii.worker import WorkerDetector as WorkerDetector

@@ -13,8 +13,7 @@ from typing import Final
 
 from ctxguard.errors import SessionFileError, reason_of
 from ctxguard.pii.rule_sets import LABELS
-from ctxguard.pii.settings import require_labels
-from ctxguard.pii.spans import Detector, Span
+from ctxguard.pii.spans import Detector, Span, require_labels
 
 _WANTED: Final = 'a line must be {"text": …, "spans": [{"start", "end", "label"}]}'
 

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ctxguard.errors import ConfigError
 from ctxguard.history.records import headers_in
 from ctxguard.pii.placeholders import PLACEHOLDER
-from ctxguard.pii.settings import check_text, require_labels
-from ctxguard.pii.spans import Span
+from ctxguard.pii.spans import Span, check_text, require_labels
 from ctxguard.settings import extra
-from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.caches import TextCache
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,8 +46,8 @@ _WINDOW: Final = 192
 """Maximum number of tokens that the model reads at once, some 800 characters, see `docs/decisions/0016_names.md`."""
 _PASSES: Final = 4
 """Maximum number of passes over a text. After each, what was found is hidden, which may reveal what is beside it."""
-_REMEMBERED: Final = 1_000_000
-"""Maximum number of tokens in one generation of remembered windows, of six bytes each."""
+_REMEMBERED: Final = 8_000_000
+"""Maximum size in bytes of one generation of remembered windows: about a million tokens."""
 _ENDS: Final = (".!?", ",;:")
 _INSIDE_NAMES: Final = re.compile(r"[ '’-]{0,3}|(?<![^\W_]{3})\. ?")
 _LETTER: Final = re.compile(r"[^\W\d_]")

@@ -16,8 +16,7 @@ from ctxguard.pii.detect.match import Engine, engine_of
 from ctxguard.pii.placeholders import UNCHECKED, label_of
 from ctxguard.pii.rules.rule import Rule
 from ctxguard.pii.rules.standard import COUNTRIES, PEOPLE_RULES, RULES_BY_COUNTRY, STANDARD_RULES
-from ctxguard.pii.settings import RULE_SET, check_text, require_labels, values_of
-from ctxguard.pii.spans import Detector, Span
+from ctxguard.pii.spans import RULE_SET, Detector, Span, check_text, require_labels, values_of
 from ctxguard.settings import nearest
 
 

@@ -11,6 +11,6 @@ text `{name}`. Values are never searched for variables or includes, and a brace 
 brace in another file.
 """
 
-from ctxguard.prompts.loading import get_instructions, get_prompt, get_system_prompt, load_prompt
+from ctxguard.prompts.templates import get_instructions, get_prompt, get_system_prompt, load_prompt
 
 __all__ = ["get_instructions", "get_prompt", "get_system_prompt", "load_prompt"]

@@ -162,7 +162,7 @@ def masked_artifact(draft: Draft, artifact: Artifact) -> Artifact:
 
 
 def _mask_all(draft: Draft, texts: Sequence[str]) -> list[str]:
-    from ctxguard.pii.mask.texts import mask_together
+    from ctxguard.pii.mask.session import mask_together
 
     def find(text: str) -> Sequence[Span]:
         return [span for detector in draft.masking.detectors for span in detector.find(text)]

@@ -8,11 +8,11 @@ from ctxguard.stages.arrival import ExpireLifetimes as ExpireLifetimes
 from ctxguard.stages.arrival import RepairExchanges as RepairExchanges
 from ctxguard.stages.bound_tool_output import BoundToolOutput as BoundToolOutput
 from ctxguard.stages.bound_tool_output import ToolBounds as ToolBounds
+from ctxguard.stages.fold import WindowSettings as WindowSettings
 from ctxguard.stages.mask_pii import MaskMessages as MaskMessages
 from ctxguard.stages.mask_pii import MaskPII as MaskPII
 from ctxguard.stages.recall_relevant import RecallRelevant as RecallRelevant
 from ctxguard.stages.stable_window import StableWindow as StableWindow
-from ctxguard.stages.window_settings import WindowSettings as WindowSettings
 from ctxguard.strategies import CheckpointManager as CheckpointManager
 from ctxguard.strategies import DropVerboseOutput as DropVerboseOutput
 from ctxguard.strategies import FillBudget as FillBudget

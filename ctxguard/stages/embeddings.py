@@ -19,7 +19,7 @@ from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError, StoreError
 from ctxguard.settings import extra, opened
 from ctxguard.stages.bound_tool_output import handle_of
-from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.caches import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
@@ -30,6 +30,8 @@ Embedder: TypeAlias = Callable[[list[str]], Iterable[Vector]]
 _MOST_CHARS: Final = 4_000
 """Number of characters at the start of a text that are embedded. The mean of the words of a longer text is less
 distinctive."""
+_REMEMBERED: Final = 16_000_000
+"""Maximum size in bytes of one generation of remembered vectors: those of some 10,000 texts with 256 numbers each."""
 _AT_ONCE: Final = 256
 """Maximum number of texts in one call of an embedder."""
 
@@ -96,7 +98,7 @@ class Embedding:
         name = "" if embed == "static" else _name_of(embed)
         self._namespace = f"embedding:{name}"
         self._store = opened(store) if name else None
-        self._known: TextCache[array[float]] = TextCache()
+        self._known: TextCache[array[float]] = TextCache(_REMEMBERED)
 
     def vectors(self, texts: Sequence[str], *, dry: bool = False) -> Generator[Ask, object, list[array[float]]]:
         """Return a vector of length 1 for the first 4,000 characters of each text, from a cache or from the embedder.

@@ -18,7 +18,7 @@ from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.draft import Draft
 from ctxguard.history import History
 from ctxguard.history.records import sentences
-from ctxguard.tokens.text_cache import cached_by_text
+from ctxguard.tokens.caches import cached_by_text
 from ctxguard.views.bounding import fit, measure
 from ctxguard.views.detection import detect
 from ctxguard.views.names import ends_of

@@ -36,10 +36,9 @@ from ctxguard.errors import BESIDE, BudgetExceededError
 from ctxguard.history import AUTHORITY, RECALLED, TRAIL, record_title, write_record
 from ctxguard.settings import opened, settings_of
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
-from ctxguard.stages.fold import VIEW, Fold, Shortening, State
+from ctxguard.stages.fold import VIEW, Fold, Shortening, State, WindowOptions, WindowSettings
 from ctxguard.stages.short_views import shortened
 from ctxguard.stages.trail import Facts, Note, facts_of, write_note
-from ctxguard.stages.window_settings import WindowOptions, WindowSettings
 
 if TYPE_CHECKING:
     from ctxguard.stages.recall_relevant import RecallRelevant

@@ -17,7 +17,7 @@ from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.history import TRAIL
 from ctxguard.history.records import Phrase, phrases_in, quoted_spans, records_in, sentence_spans, sentences
 from ctxguard.stages.short_views import failure_of, media_of
-from ctxguard.tokens.text_cache import cached_by_text
+from ctxguard.tokens.caches import cached_by_text
 from ctxguard.views.outcomes import clipped
 
 _FENCED: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)

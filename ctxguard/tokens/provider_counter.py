@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.errors import ConfigError
+from ctxguard.tokens.caches import TextCache
 from ctxguard.tokens.counters import TokenCounter, find_counter
 from ctxguard.tokens.families import GENERIC, Margin
 from ctxguard.tokens.schemas import functions_of
-from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact

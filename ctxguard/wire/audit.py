@@ -31,7 +31,7 @@ except ImportError:  # Windows
 from ctxguard.errors import AuditError, ConfigError, reason_of
 from ctxguard.pii import Detector, RuleSet
 from ctxguard.pii.placeholders import PLACEHOLDER
-from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.caches import TextCache
 from ctxguard.wire.checking import Values
 
 Audit: TypeAlias = Callable[[Mapping[str, object], bytes | None], object]

@@ -16,8 +16,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ctxguard.adapting.fields import member_at
-from ctxguard.adapting.recent import Recent
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.tokens.caches import Recent
 from ctxguard.tokens.families import CACHES
 from ctxguard.wire.checking import Values
 
@@ -36,6 +36,8 @@ _LONGER: Final = 3_600.0
 """Number of seconds for which Anthropic keeps a prefix that is marked for an hour."""
 _FOR_AN_HOUR: Final = re.compile(rb'"ttl"\s*:\s*"1h"')
 """Matches, in the body of a request, a mark that keeps a prefix for an hour."""
+_NAMED: Final = ("cachedContent", "cached_content")
+"""Fields of a request that name a beginning of the prompt which the provider stores: Gemini's explicit caches."""
 _REMEMBERED: Final = 16_384
 """Maximum number of answered requests that are remembered."""
 _LOG: Final = logging.getLogger("ctxguard.wire")
@@ -72,7 +74,14 @@ class Caches:
 
         False if it has served none, and the log has a message about this. The message is then not repeated.
         """
+        self.sizes: Recent[str, int] = Recent(_REMEMBERED)
+        """Number of tokens of the named beginnings of prompts, by sender and name, as the provider reported them."""
         self._values = Values()
+
+    def named(self, kind: Format, body: Body, owner: Owner) -> str | None:
+        """Return what identifies the beginning of the prompt that a request names; None if it names none."""
+        name = next((body[key] for key in _NAMED if body.get(key)), None) if kind.api == "gemini" else None
+        return None if name is None else f"{owner.scope} {name}"
 
     def opening(self, kind: Format, body: Body, owner: Owner) -> bytes:
         """Return a hash that identifies a conversation, computed from its sender and its first message from a user."""
@@ -94,16 +103,19 @@ class Prompt:
         body: The body of the request, as the client sent it.
         model: The name of the model in the request.
         opened: The hash of the conversation's opening, see `Caches.opening`.
+        named: What identifies the beginning of the prompt that the request names, see `Caches.named`.
 
     Attributes:
         is_first: Whether the request continues no request that was sent before.
     """
 
-    def __init__(self, caches: Caches, kind: Format, body: Body, model: str, opened: bytes) -> None:
-        self._caches, self._kind, self._opened, self._model = caches, kind, opened, model
+    def __init__(
+        self, caches: Caches, kind: Format, body: Body, model: str, opened: bytes, named: str | None = None
+    ) -> None:
+        self._caches, self._kind, self._opened, self._model, self._named = caches, kind, opened, model, named
         members, opening = _opening_of(kind, body)
         fixed = {key: body.get(key) for key in (*kind.taken, *kind.system, *kind.billed)}
-        chain = blake2b(caches.bytes([model, fixed, members[:opening]]), digest_size=16)
+        chain = blake2b(caches.bytes([model, named, fixed, members[:opening]]), digest_size=16)
         self._fixed, self._members = chain.digest(), members[opening:]
         self._prefixes = [self._fixed, *(self._extend(chain, member) for member in self._members)]
         self._known = [caches.answered.get(opened + prefix) for prefix in self._prefixes]
@@ -174,6 +186,10 @@ class Prompt:
             if serves is not False:  # only one message for a provider that reports 0 cached tokens each time
                 _LOG.info("the provider's cache served %d tokens less than before: %s", missed, reason)
         held = cached + usage["written"] if self._kind.api in _MARKED else usage["input"] if "cached" in usage else 0
+        if self._named is not None and cached:
+            # The least is the named beginning alone: the provider may also serve what follows from a cache of its own.
+            held = min(cached, self._caches.sizes.get(self._named) or cached)
+            self._caches.sizes.put(self._named, held)
         now = AnsweredRequest(monotonic(), usage["input"], held, self._fixed)
         if self._continued is not None:
             self._continued.is_latest = False

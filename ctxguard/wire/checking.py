@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import marshal
-import math
 import os
-import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ctxguard.adapting.fields import Path, copy_with, is_field_name, member_at, place_name
-from ctxguard.adapting.message_view import FIXED
+from ctxguard.adapting.fields import Path, copy_with, member_at, place_name
+from ctxguard.adapting.json_walk import Use, texts_of
 from ctxguard.adapting.request import COUNTED_FROM, OutsideTexts, tools_of_call
 from ctxguard.artifacts import Field
 from ctxguard.checks.no_pii import shown_place
@@ -24,8 +21,7 @@ from ctxguard.pii import Detector, Masker, RuleSet, SessionVault
 from ctxguard.pii.mask.masking_rules import HASH_KEY_VARIABLE
 from ctxguard.pii.rule_sets import for_identifiers, for_names
 from ctxguard.report.places import clean_words, place_in
-from ctxguard.tokens.media import is_payload
-from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.caches import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Format
@@ -33,112 +29,6 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.tokens import ArtifactCounter
-
-
-class Use(Enum):
-    """Whether a text may be masked (`TEXT`), or may only be searched: by all rules (`NAME`), or as an id (`FIXED`)."""
-
-    TEXT = auto()
-    NAME = auto()
-    FIXED = auto()
-
-
-class TextPlace(NamedTuple):
-    """The place of a JSON value, as a link to the place of the list or object that contains it.
-
-    Attributes:
-        key: The key or index in the container. For the outermost value, its path in the body.
-        around: The place of the container. None for the outermost value.
-    """
-
-    key: str | int | Path
-    around: TextPlace | None = None
-
-    @property
-    def path(self) -> Path:
-        """The path of the value: its keys and indexes from the outermost on."""
-        keys: list[str | int] = []
-        place = self
-        while place.around is not None:
-            keys.append(cast("str | int", place.key))
-            place = place.around
-        return (*cast("Path", place.key), *reversed(keys))
-
-
-PlacedText: TypeAlias = tuple[TextPlace, str, Use]
-
-_NAMED_FIELDS: Final = frozenset({"properties", "$defs", "definitions", "patternProperties"})
-"""Keys of a JSON schema. The keys directly below them are names that the user chose, without a special meaning."""
-_ARGUMENTS: Final = frozenset({"action", "actions", "args", "arguments", "operation", "response", "structuredContent"})
-"""Keys of what a model wrote for a tool, or a tool returned, as an object. Its keys have no special meaning."""
-_RESULT: Final = re.compile(r"(?:_result|_call|_tool_use|_output|_location|_citation)\Z")
-"""Matches the types of what the tools of a provider return and of what answers cite."""
-_MEDIA: Final = ("file", "image", "image_url", "input_image", "url")
-_SEALED: Final = frozenset({"encrypted_content", "signature", "thoughtSignature", "thought_signature"})
-_LEAST_CARD: Final = 10**12
-"""Smallest JSON number that is searched. No card number is shorter, and other kinds of data need more than digits."""
-_LEAST_PAYLOAD: Final = 256
-"""Minimum length in characters at which a `Use.FIXED` text that looks like base64 data is not searched."""
-
-
-class _Holder(Enum):
-    """What a JSON object belongs to: the arguments of a call, something a tool of the provider returned, or neither."""
-
-    ARGUMENTS = auto()
-    RESULT = auto()
-    OTHER = auto()
-
-    @classmethod
-    def of(cls, record: Mapping[str, object], key: object, around: _Holder) -> _Holder:
-        """Return what an object belongs to that is the value of `key`, which is None if the user chose its name."""
-        if key in _ARGUMENTS or key == "input" or around is cls.ARGUMENTS:
-            return cls.ARGUMENTS
-        return cls.RESULT if _RESULT.search(str(record.get("type"))) else around
-
-    def has_text(self, record: Mapping[str, object], key: str, value: object) -> bool:
-        """Return whether the value of a key is text, although values of this key are not elsewhere.
-
-        What a model or a tool wrote is text, whatever its key: nothing looks it up. Links from which the provider loads
-        media, and the data of media, are not.
-        """
-        if key == "data":
-            return record.get("type") == "text" or (self is _Holder.ARGUMENTS and not is_payload(value))
-        if self is _Holder.ARGUMENTS:
-            return key not in _SEALED and not is_payload(value)
-        return self is _Holder.RESULT and key in ("uri", "url") and record.get("type") not in _MEDIA
-
-
-def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator[PlacedText]:
-    """Yield the texts in a JSON value with their places. Keys of objects are yielded, too.
-
-    The iteration uses a stack of its own, and links each place to its container, so that a body nested 300 levels deep
-    takes no longer than a flat one of the same size. A key that is not spelled like a field of an API may come from a
-    person, so all rules search it. A long number is yielded as a text with its key in front. It is
-    only searched, because a masked number would have another type.
-    """
-    stack: list[tuple[TextPlace, object, Use, _Holder]] = [(TextPlace(path), value, use, _Holder.OTHER)]
-    while stack:
-        place, value, use, holder = stack.pop()
-        last = path[-1] if place.around is None and path else place.key
-        if isinstance(value, str):
-            if use is Use.TEXT or not is_payload(value, least=_LEAST_PAYLOAD):
-                yield place, value, use
-        elif isinstance(value, (int, float)) and use is Use.TEXT and _LEAST_CARD <= abs(value) < math.inf:
-            yield place, f"{last or ''}: {abs(value):.0f}", Use.FIXED
-        elif isinstance(value, list):
-            holder = _Holder.ARGUMENTS if last in _ARGUMENTS else holder
-            stack += [(TextPlace(number, place), member, use, holder) for number, member in enumerate(value)][::-1]
-        elif isinstance(value, dict):
-            names_fields = last in _NAMED_FIELDS
-            members: list[tuple[TextPlace, object, Use, _Holder]] = []
-            is_named = place.around is not None and place.around.key in _NAMED_FIELDS
-            holder = _Holder.of(value, None if is_named else last, holder)
-            for key, member in value.items():
-                within = TextPlace(key, place)
-                yield within, key, Use.FIXED if is_field_name(key) else Use.NAME
-                is_fixed = key in FIXED and not names_fields and not holder.has_text(value, key, member)
-                members.append((within, member, Use.FIXED if is_fixed else Use.TEXT, holder))
-            stack += reversed(members)
 
 
 class Values:
@@ -292,6 +182,7 @@ class BodyTexts:
         tools: Always empty, because the tools are counted in the overhead.
         is_cleaned: Whether the latest final body had values that no stage had masked, so that `check` redacted them.
         details: Entries for the `details` of the report.
+        stored: Number of tokens that the provider stores and puts before the prompt.
     """
 
     kind: Format
@@ -303,6 +194,7 @@ class BodyTexts:
     tools: Sequence[Mapping[str, object]] = ()
     is_cleaned: bool = False
     details: Mapping[str, object] = field(default_factory=dict)
+    stored: int = 0
 
     @classmethod
     def of(
@@ -312,8 +204,12 @@ class BodyTexts:
         check: BodyCheck,
         stabilizer: Stabilizer,
         window: int | None = None,
+        stored: int = 0,
     ) -> BodyTexts:
-        """Create an instance for a body. Tools that take a large share of the budget are shortened."""
+        """Create an instance for a body. Tools that take a large share of the budget are shortened.
+
+        `stored` is the number of tokens that the provider stores and puts before the prompt.
+        """
         counter, place = stabilizer.counter, kind.tools_at(body)
         given = cast("Sequence[object]", member_at(body, place))
         tools, details = tools_of_call(given, stabilizer, window, lambda said: bool(check.labels_in(said, Use.TEXT)))
@@ -337,7 +233,10 @@ class BodyTexts:
         )
         overhead = count_sent({**rest, kind.history: []}, kind, counter).tokens
         overhead = max(0, overhead + tools_beyond_estimate(body, kind, counter))
-        return cls(kind, body, check, counter, outside, outside.growth + overhead, details=details)
+        if stored:
+            details = {**details, "cached content": f"{stored:,} tokens, which the provider stores, by its own count"}
+        beyond = outside.growth + overhead + stored
+        return cls(kind, body, check, counter, outside, beyond, details=details, stored=stored)
 
     def write(self, changes: Mapping[Path, object], _instructions: str, native: Any) -> Mapping[str, object]:  # noqa: ANN401
         """Return the final body, in which no rule matches.
@@ -363,7 +262,7 @@ class BodyTexts:
             is_changed: Whether texts outside the history were masked.
         """
         if is_changed or self.is_cleaned or report.tokens_after > COUNTED_FROM * report.budget:
-            return count_sent(sent, self.kind, self.counter).tokens
+            return self.stored + count_sent(sent, self.kind, self.counter).tokens
         return report.tokens_after
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 
 from ctxguard.adapting.adapter import require_stabilizer, texts_flow, window_for
 from ctxguard.adapting.fields import get
+from ctxguard.adapting.json_walk import Use
 from ctxguard.adapting.per_run import OnReport, tell, valid_listener
 from ctxguard.adapting.restoring import session_of
 from ctxguard.checks.no_pii import shown_place
@@ -45,14 +46,13 @@ from ctxguard.wire.bodies import (
     write_body,
 )
 from ctxguard.wire.caches import Caches, Prompt, with_breakpoints
-from ctxguard.wire.chains import Chains
-from ctxguard.wire.checking import TEXT_PATHS, BodyCheck, BodyTexts, Use, Values, WireMasking
+from ctxguard.wire.checking import TEXT_PATHS, BodyCheck, BodyTexts, Values, WireMasking
 from ctxguard.wire.events import StreamForm
 from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
 from ctxguard.wire.metering import Counters, labels_of, model_name, model_of
 from ctxguard.wire.readback import ReadBack, Reading
 from ctxguard.wire.replies import Reply
-from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads, numberings_of
+from ctxguard.wire.sessions import Chains, Credentials, Owner, Thread, Threads, numberings_of
 from ctxguard.wire.streams import EventStream
 
 if TYPE_CHECKING:
@@ -261,7 +261,11 @@ class Guard:
         self._holdout: float = holdout
         self._keeps_thinking = settings.get("keep_thinking")
         self._credentials = settings.get("credentials", Credentials())
-        self._threads = Threads(settings.get("vault"))
+        vault = settings.get("vault")
+        if vault is not None and not hasattr(vault, "session"):
+            told = f"vault is that of all sessions here, not {type(vault).__name__}; write vault=Vault(store, key=…)"
+            raise ConfigError(told, setting="vault")
+        self._threads = Threads(vault)
         self.metrics: Metrics = Metrics()
         self.refusals: dict[tuple[str, str], str] = {}
         self._caches = Caches(self.metrics)
@@ -550,9 +554,11 @@ class Guard:
         window, asked = window_for(stabilizer, None, model), body
         if reading is not None:
             body = yield from reading.begin(stabilizer, self._check)
-        prompt = None if is_incremental else Prompt(self._caches, kind, body, model, opening)
+        named = self._caches.named(kind, body, owner)
+        prompt = None if is_incremental else Prompt(self._caches, kind, body, model, opening, named)
         anchored = list if prompt is None else prompt.anchored
-        texts = BodyTexts.of(kind, body, self._check, stabilizer, window)
+        stored = (named and self._caches.sizes.get(named)) or 0
+        texts = BodyTexts.of(kind, body, self._check, stabilizer, window, stored)
         tightened = {"budget": retry.budget, "window": window} if retry and retry.why != "missing thinking" else None
         sent, report, tokens = yield from texts_flow(
             *(stabilizer, chain.adapter, kind.native(texts.body), texts),
@@ -562,7 +568,7 @@ class Guard:
         )
         # count the client's body, without the recall tool and the hidden calls that the guard added
         if reading is not None:
-            report.tokens_before = count_sent(asked, kind, stabilizer.counter).tokens
+            report.tokens_before = stored + count_sent(asked, kind, stabilizer.counter).tokens
         if prompt is not None:
             prompt.note_sent(report, request.body)
         hidden = None if sent is None else self._hidden.of(sent)  # None if the original body is sent
@@ -592,9 +598,16 @@ class Guard:
         """Log a warning, once, if the system prompt and the tools leave little of the budget for the history."""
         if "fixed parts" not in self._warned and (fixed := report.fixed) > FIXED_SHARE * budget:
             self._warned.add("fixed parts")
+            held = "cached content" in report.details
             _LOG.warning(
-                "the system prompt and the tools take %d of %d tokens (%d%%); the smallest sensible budget is %d",
-                *(fixed, budget, 100 * fixed // budget, sensible_budget(fixed + report.saved_on_tools)),
+                "the system prompt and the tools%s take %d of %d tokens (%d%%); the smallest sensible budget is %d",
+                *(
+                    ", and the cached content that the request names," if held else "",
+                    fixed,
+                    budget,
+                    100 * fixed // budget,
+                    sensible_budget(fixed + report.saved_on_tools),
+                ),
             )
 
     def _owner(self, kind: Format, request: WireRequest) -> Owner:

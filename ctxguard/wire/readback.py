@@ -16,7 +16,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ctxguard.adapting.fields import member_at, parse_json
-from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.restoring import session_of
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part, ToolCall
 from ctxguard.content import recall_tool
@@ -24,10 +23,11 @@ from ctxguard.content.results import RECALL_SCHEMA
 from ctxguard.draft import Ask
 from ctxguard.errors import WireError
 from ctxguard.formats.format import Item, Weave
-from ctxguard.formats.gemini_parts import NO_ID
+from ctxguard.formats.gemini import NO_ID
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.lexical import passages_for
 from ctxguard.stores import MemoryStore
+from ctxguard.tokens.caches import Recent
 from ctxguard.wire.bodies import Turn, WireRequest
 from ctxguard.wire.checking import BodyCheck, BodyTexts
 from ctxguard.wire.replies import Reply, as_json
@@ -97,7 +97,7 @@ class ReadBack:
 
     def reading(self, kind: Format, request: WireRequest, body: Body, client: Body, scope: str) -> Reading | None:
         """Return the object that answers recall calls for a request, or None if the request cannot have the tool."""
-        if kind.weave is None or request.path.rstrip("/").endswith(_UNREAD) or not kind.asks_once(body):
+        if kind.weave is None or request.path.rstrip("/").endswith(_UNREAD) or not kind.takes_tool(body):
             return None
         return Reading(self, kind, kind.weave, request, body, client, scope)
 

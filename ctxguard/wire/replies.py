@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ctxguard.adapting.message_view import FIXED
+from ctxguard.adapting.json_walk import FIXED
 from ctxguard.adapting.restoring import Restorer, Tool
 from ctxguard.errors import WireError
 from ctxguard.formats.format import SHOWN
@@ -99,7 +99,7 @@ class Reply(Restorer):
     on_item: OnItem | None = field(default=None, kw_only=True)
 
     @classmethod
-    def of(cls, restorer: Restorer, kind: Format, *, wants_json: bool = False, outputs: Iterable[str] = ()) -> Reply:
+    def of(cls, restorer: Restorer, kind: Format, *, wants_json: bool = False, outputs: Collection[str] = ()) -> Reply:
         """Create an instance for a response that a framework received.
 
         Args:
@@ -108,12 +108,12 @@ class Reply(Restorer):
             wants_json: Whether the text of the response is JSON.
             outputs: The names of tools that are structured output. Their arguments get values in any case.
         """
-        tools = {**dict.fromkeys(outputs, True), **restorer.tools}
         return cls(
             restorer.session,
             kind,
             wants_json=wants_json,
-            tools=tools,
+            tools=restorer.tools,
+            outputs=outputs,
             names_host=restorer.names_host,
             scan=restorer.scan,
         )

@@ -14,8 +14,9 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mappin
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, Unpack, cast
 
+from ctxguard.adapting.per_run import takes_stabilizer
 from ctxguard.draft import Ask, adrive, drive
-from ctxguard.errors import CtxguardError
+from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.formats.registry import format_of
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.wire.bodies import (
@@ -494,6 +495,7 @@ def _stream_of(library: Any, kind: type) -> Any:  # noqa: ANN401 - a class that 
     return type(kind.__name__, (kind, library.SyncByteStream, library.AsyncByteStream), {})
 
 
+@takes_stabilizer("guarded")
 def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> Client:
     """Return a copy of a client whose requests are guarded. It uses the same connections as the original client.
 
@@ -503,9 +505,12 @@ def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardS
         settings: The settings of `ctxguard.wire.Guard`, if `guard` is a stabilizer.
 
     Raises:
-        ConfigError: If a setting cannot be used.
+        ConfigError: If a setting cannot be used, or `client` is not a client of these SDKs.
     """
     given = cast("Any", client)
+    if not (hasattr(given, "_client") and hasattr(given, "with_options")):
+        told = f"expected a client of OpenAI's or Anthropic's SDK, got {type(client).__name__}"
+        raise ConfigError(f"{told}; write guarded(client, Stabilizer(budget=…))", setting="client")
     # the SDKs have no public attribute for a client's HTTP client
     http_client = guarded_http_client(given._client, as_guard(guard, settings))  # noqa: SLF001
     return cast("Client", given.with_options(http_client=http_client))

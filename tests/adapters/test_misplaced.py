@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import warnings
 from abc import ABC
@@ -47,10 +48,10 @@ def before_a_prompt(given):
 
 
 def as_a_graphs_hook(given):
-    from langgraph.prebuilt import create_react_agent
-
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # LangGraph deprecates its prebuilt agents
+        warnings.simplefilter("ignore")  # LangGraph deprecates its prebuilt agents, the oldest as they are imported
+        from langgraph.prebuilt import create_react_agent
+
         create_react_agent(MODEL, [], pre_model_hook=given).invoke({"messages": [HumanMessage("hello")]})
 
 
@@ -164,6 +165,32 @@ def test_arguments_that_do_not_fit_are_explained_with_the_right_line(guard, args
     with pytest.raises(ConfigError) as caught:
         guard(*args, **named)
     assert str(caught.value).startswith(says.replace("{}", guard.__name__))
+
+
+CLIENTS = ("ctxguard_openai", "ctxguard_anthropic", "ctxguard_google")
+
+
+@pytest.mark.parametrize("package", [*CLIENTS, "ctxguard_bedrock"])
+def test_a_guarded_client_needs_a_stabilizer_and_says_so_with_the_client_first(package):
+    guarded = importlib.import_module(package).guarded
+    with pytest.raises(ConfigError, match=r"guarded needs a Stabilizer; write guarded\(client, Stabilizer\(budget"):
+        guarded(object())
+    with pytest.raises(ConfigError, match=r"budget is a setting of the Stabilizer; write guarded\(client, Stabilizer"):
+        guarded(object(), budget=8_000)
+    with pytest.raises(ConfigError, match=r"expected .*, got \w+"):
+        guarded(STABILIZER, object())
+
+
+def test_the_vault_of_a_guard_on_http_is_that_of_all_sessions():
+    pytest.importorskip("cryptography", reason="cryptography is not installed (extra vault)")
+    from ctxguard.pii import Vault, new_key
+    from ctxguard.stores import MemoryStore
+    from ctxguard.wire import Guard
+
+    vault = Vault(MemoryStore(), key=new_key())
+    assert Guard(STABILIZER, vault=vault)
+    with pytest.raises(ConfigError, match="vault is that of all sessions here, not SessionVault"):
+        Guard(STABILIZER, vault=vault.session("one"))
 
 
 @pytest.mark.parametrize("guard", GUARDS)

@@ -17,7 +17,7 @@ import pydantic_ai
 from agents.models.interface import Model
 from langchain.agents import create_agent
 from langchain.tools import tool
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.runtime import get_runtime
@@ -259,6 +259,17 @@ def test_a_function_that_gives_something_else_is_named(wrong):
     agent = pydantic_ai.Agent("test", capabilities=[ContextGuard(lambda ctx: wrong)])
     with pytest.raises(ConfigError, match="expected a Stabilizer"):
         agent.run_sync("hello")
+
+
+@pytest.mark.parametrize("setting", ["stabilizer", "vault"])
+def test_an_error_of_a_function_that_chooses_says_whose_it_is(setting):
+    settings = {"stabilizer": Stabilizer(2_000), setting: lambda runtime: runtime.context.name}
+    agent = create_agent(
+        FakeListChatModel(responses=["hi"]), [], middleware=[ContextGuardMiddleware(**settings)], context_schema=User
+    )
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'name'") as caught:
+        agent.invoke({"messages": [("user", "hello")]})  # without a context
+    assert any(f"was given as {setting}, for a Runtime" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize("policy", ["default", "agent", "recall"])

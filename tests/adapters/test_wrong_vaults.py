@@ -31,31 +31,31 @@ _FRAMEWORKS = {  # modules within, because folders of tests have the names of fr
 }
 
 
-def langchain_middleware(vault):
-    return door("ctxguard_langchain", "ContextGuardMiddleware")(Stabilizer(4_000), vault=vault)
+def langchain_middleware(vault, **settings):
+    return door("ctxguard_langchain", "ContextGuardMiddleware")(Stabilizer(4_000), vault=vault, **settings)
 
 
-def pydantic_ai_guard(vault):
-    return door("ctxguard_pydantic_ai", "ContextGuard")(Stabilizer(4_000), vault=vault)
+def pydantic_ai_guard(vault, **settings):
+    return door("ctxguard_pydantic_ai", "ContextGuard")(Stabilizer(4_000), vault=vault, **settings)
 
 
 def agents_tools(vault):
     return door("ctxguard_openai_agents", "with_vault")([], vault)
 
 
-def strands_guard(vault):
-    return door("ctxguard_strands", "ContextGuard")(Stabilizer(4_000), vault=vault)
+def strands_guard(vault, **settings):
+    return door("ctxguard_strands", "ContextGuard")(Stabilizer(4_000), vault=vault, **settings)
 
 
-def adk_guard(vault):
-    return door("ctxguard_adk", "ContextGuard")(Stabilizer(4_000), vault=vault)
+def adk_guard(vault, **settings):
+    return door("ctxguard_adk", "ContextGuard")(Stabilizer(4_000), vault=vault, **settings)
 
 
-def crewai_guard(vault):
+def crewai_guard(vault, **settings):
     guarded = door("ctxguard_crewai", "guarded_llm")
     from crewai_agents.scripted_crew import ScriptedLLM
 
-    return guarded(ScriptedLLM("done"), Stabilizer(4_000), vault=vault)
+    return guarded(ScriptedLLM("done"), Stabilizer(4_000), vault=vault, **settings)
 
 
 DOORS = [
@@ -67,6 +67,12 @@ DOORS = [
     crewai_guard,
     lambda vault: Masker(vault=vault),
 ]
+
+
+def needs_the_hook_of_pydantic_ai():
+    capabilities = pytest.importorskip("pydantic_ai.capabilities", reason="PydanticAI is not installed")
+    if not hasattr(capabilities.AbstractCapability, "get_wrapper_model"):
+        pytest.skip("this PydanticAI has no hook to restore responses")
 
 
 def all_sessions():
@@ -95,6 +101,35 @@ def test_a_function_that_gives_a_vault_late_is_told_so():
 @pytest.mark.parametrize("take", DOORS)
 def test_the_vault_of_a_session_is_taken(take):
     assert take(all_sessions().session("one")) is not None
+
+
+@pytest.mark.parametrize("take", [langchain_middleware, pydantic_ai_guard, strands_guard, adk_guard, crewai_guard])
+def test_restoring_needs_values_that_have_placeholders(take):
+    if take is pydantic_ai_guard:
+        needs_the_hook_of_pydantic_ai()
+    with pytest.raises(ConfigError, match=r"restore=True has nothing to restore.*; give the guard vault=") as caught:
+        take(None, restore=True)
+    assert caught.value.setting == "restore"
+    assert take(all_sessions().session("one"), restore=True) is not None
+
+
+def test_a_durable_guard_needs_no_vault_and_takes_no_switch():
+    guard = door("ctxguard_pydantic_ai", "DurableContextGuard")
+    needs_the_hook_of_pydantic_ai()
+    assert guard(Stabilizer(4_000)) is not None
+    with pytest.raises(ConfigError, match="DurableContextGuard has no setting 'restore'"):
+        guard(Stabilizer(4_000), restore=True)
+
+
+def test_a_function_that_chooses_a_vault_is_written_with_the_name_of_the_session():
+    with pytest.raises(ConfigError, match=r"not dict; .*write vault=lambda context: vaults\.session"):
+        all_sessions().session({"user": "ada"})
+
+
+def test_a_masked_session_takes_the_session_first():
+    masked = door("ctxguard_openai_agents", "MaskedSession")
+    with pytest.raises(ConfigError, match=r"not SessionVault; write MaskedSession\(session, vault\)"):
+        masked(all_sessions().session("one"), object())
 
 
 def test_tools_get_a_vault_and_the_list_comes_first():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxguard import Artifact, Stabilizer
-from ctxguard.draft.chain import Chain
+from ctxguard.draft import Chain
 from ctxguard.pii import SSN, STANDARD, Masker
 from ctxguard.policies import POLICIES
 from ctxguard.stages import BoundToolOutput, MaskPII, StableWindow

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ctxguard import Artifact, Stabilizer
 from ctxguard.artifacts import Part
 from ctxguard.pii import STANDARD, Masker
-from ctxguard.pii.mask.texts import mask_together
+from ctxguard.pii.mask.session import mask_together
 from ctxguard.stages import MaskPII
 
 VALUES = (

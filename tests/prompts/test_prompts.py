@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from ctxguard.cli.prompts import app
 from ctxguard.errors import CtxguardError, PromptError, PromptNotFoundError
 from ctxguard.prompts import get_instructions, get_prompt, get_system_prompt, load_prompt
-from ctxguard.prompts.loading import MAX_DEPTH, MAX_SIZE, check_prompts
+from ctxguard.prompts.templates import MAX_DEPTH, MAX_SIZE, check_prompts
 from ctxguard.tokens import EstimateCounter, find_counter
 
 SAME_FOLDER = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -11,7 +11,7 @@ from ctxguard.config.models import StabilizerConfig
 from ctxguard.errors import ConfigError
 from ctxguard.policies import POLICIES, ChainOptions, ChainSettings, policy_settings
 from ctxguard.stages import StableWindow, WindowSettings
-from ctxguard.stages.window_settings import WindowOptions
+from ctxguard.stages.fold import WindowOptions
 
 WRONG = {"target": 0, "trail": 1, "output_share": 2, "on_overflow": "cut"}
 RIGHT = {"target": 0.5, "trail": 0.2, "output_share": 0.3, "on_overflow": "bound"}

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from ctxguard import Artifact, Part, Stabilizer, ToolCall
 from ctxguard.errors import ConfigError, TokenizerError
+from ctxguard.pii import Span
 from ctxguard.tokens import ArtifactCounter, EstimateCounter, TiktokenCounter, ToktokCounter, find_counter
+from ctxguard.tokens.caches import TextCache
 from ctxguard.tokens.counters import TEKKEN, encoding_of, find_vocabulary
-from ctxguard.tokens.text_cache import TextCache
 
 HOSTILE = [
     "",
@@ -221,14 +222,22 @@ def test_a_cache_never_gives_a_wrong_value_and_stays_bounded(texts):
 
 @pytest.mark.parametrize("value", [True, ("a finding",) * 100])
 def test_a_cache_knows_a_text_again_that_is_too_large_to_keep(value):
-    cache = TextCache(1_000)
-    large = "x" * 5_000
+    cache = TextCache(20_000)
+    large = "x" * 50_000
     cache.put(large, value)
-    assert cache.get("x" * 5_000) == value
-    assert cache.get("x" * 4_999 + "y") is None
+    assert cache.get("x" * 50_000) == value
+    assert cache.get("x" * 49_999 + "y") is None
     assert cache.chars <= 64
-    cache.put("y" * 5_000, ("a finding",) * 1_000)
-    assert cache.get("y" * 5_000) is None
+    cache.put("y" * 50_000, ("a finding",) * 1_000)
+    assert cache.get("y" * 50_000) is None
+
+
+def test_a_cache_is_bounded_by_what_its_values_take():
+    cache = TextCache(100_000)
+    for number in range(1_000):
+        cache.put(f"text {number}", tuple(Span(n, n + 1, "EMAIL") for n in range(100)))
+    assert cache.get("text 999")
+    assert len(cache) <= 2 * 100_000 // (100 * 100)
 
 
 def test_a_cache_keeps_what_is_used():

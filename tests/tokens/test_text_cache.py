@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ctxguard.stages.short_views import is_observation
 from ctxguard.stages.trail import said_sentences
-from ctxguard.tokens.text_cache import TextCache, cached_by_text
+from ctxguard.tokens.caches import TextCache, cached_by_text
 
 
 def test_a_function_is_called_once_for_each_of_many_short_texts():

@@ -9,7 +9,7 @@ import json
 
 import httpx
 import pytest
-from scripted_model import PATHS, Client, Model, history_of, question, request
+from scripted_model import PAIRS, PATHS, Client, Model, history_of, question, request
 
 from ctxguard import Stabilizer
 from ctxguard.tokens import find_counter
@@ -206,3 +206,60 @@ def test_a_reply_that_is_given_twice_is_anchored_where_it_was_given():
         for _ in range(4):
             client.ask(f"The same. {LINE * 40}")
     assert [report.details["calibration"]["reported"] for report in reports[1:]] == [1_000, 2_000, 3_000]
+
+
+class Named:
+    """A client of Gemini's that names a cache with 5,000 tokens, of which the provider counts all that is sent."""
+
+    def __init__(self, budget=12_000, **settings):
+        self.reports = []
+        self.guard = Guard(Stabilizer(budget), on_report=self.reports.append, **settings)
+        self.model = Model("gemini", [["Yes."]], usage=self.usage)
+        self.http = httpx.Client(transport=Transport(self.guard, transport=self.model.transport()))
+        self.history, self.turn = [], 0
+
+    def usage(self, _number):
+        served = 5_000 if "cachedContent" in self.model.bodies[-1] else 0
+        return (served + len(self.model.raw[-1]) // 5, served, 0, 1)
+
+    def say(self, name="cachedContents/rules", key="one"):
+        self.turn += 1
+        self.history.append(question("gemini", f"{self.turn}. {LINE * 40}"))
+        body = {"contents": self.history, **({"cachedContent": name} if name else {})}
+        answer = self.http.post(f"http://provider{PATHS['gemini']}", json=body, headers={"x-goog-api-key": key})
+        assert answer.is_success, answer.text
+        self.history.append(answer.json()["candidates"][0]["content"])
+        return self.reports[-1].tokens_after
+
+
+def test_a_cache_that_a_client_of_gemini_names_is_counted_once_its_size_is_known(monkeypatch, caplog):
+    monkeypatch.setitem(PAIRS, "gemini", lambda body: None)  # a trail is a content of the user, as what follows it is
+    talk = Named()
+    first, second = talk.say(), talk.say()
+    assert first < 1_000
+    assert 5_500 < second < 6_500
+    assert "5,000 tokens, which the provider stores" in talk.reports[-1].details["cached content"]
+    assert talk.say(name=None) < 3_000
+    assert talk.say(key="two") < 4_000, "its size is nobody else's to know"
+    for _ in range(20):
+        assert talk.say() <= 12_000
+    assert talk.reports[-1].cut is not None
+    assert all(set(body) <= {"contents", "cachedContent"} for body in talk.model.bodies), "nothing is placed beside it"
+    assert talk.model.bodies[-1]["cachedContent"] == "cachedContents/rules"
+    assert "the tools, and the cached content that the request names, take 50" in caplog.text
+    assert talk.guard.metrics.get("billed.tokens", kind="cached") == 23 * 5_000
+
+
+def test_a_named_cache_that_is_served_is_no_miss():
+    talk = Named(60_000)
+    for _ in range(6):
+        talk.say()
+    assert not talk.guard.metrics.get("cache.misses", reason="unknown")
+    assert talk.guard.metrics.get("cache.expected.tokens") == 5 * 5_000
+
+
+@pytest.mark.parametrize("name", ["cachedContents/rules", None])
+def test_no_tool_is_added_beside_a_named_cache_which_the_api_refuses(name):
+    talk = Named(recall=True)
+    talk.say(name)
+    assert ("tools" in talk.model.bodies[-1]) is (name is None)

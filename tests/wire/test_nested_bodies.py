@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ctxguard import Stabilizer
 from ctxguard.adapting.fields import copy_with, is_field_name
-from ctxguard.wire.checking import Use, texts_of
+from ctxguard.adapting.json_walk import Use, texts_of
 from ctxguard.wire.guard import Guard, WireRequest
 
 KEYS = st.sampled_from(["a", "text", "id", "properties", "url", "b c"])

@@ -25,7 +25,7 @@ from ctxguard.pii.detect.prefilter import SHAPE, WORDS, Anchor, Located, Prefilt
 from ctxguard.pii.detect.tables import Headings, Windows, merged
 from ctxguard.pii.placeholders import BLANK, LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve, start_of
-from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.caches import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.pii.detect.tables import Windows

@@ -14,8 +14,7 @@ from ctxguard.errors import WireError
 from ctxguard.pii.detect.echo import Names
 from ctxguard.pii.detect.tables import run_at
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms
-from ctxguard.pii.mask.session import Masker
-from ctxguard.pii.mask.texts import TextMasking
+from ctxguard.pii.mask.session import Masker, TextMasking
 from ctxguard.pii.spans import Detector, Span
 
 OnNewValues: TypeAlias = Literal["pass", "report", "mask", "refuse"]

@@ -14,8 +14,7 @@ from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms, normalized
 from ctxguard.pii.mask.vault import SessionVault, session_vault
 from ctxguard.pii.placeholders import LITERAL, label_of, redaction
 from ctxguard.pii.rule_sets import LABELS, STANDARD, RuleSet
-from ctxguard.pii.settings import require_labels
-from ctxguard.pii.spans import Detector, Span, resolve
+from ctxguard.pii.spans import Detector, Span, require_labels, resolve
 
 Strategy: TypeAlias = Literal["redact", "pseudonymize", "hash", "partial"]
 Strategies: TypeAlias = Strategy | Mapping[str, Strategy]

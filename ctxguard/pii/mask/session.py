@@ -1,20 +1,39 @@
-"""Mask the texts of a conversation in order, and restore values."""
+"""Mask the texts of a conversation in order, each as plain text or as JSON, and restore values."""
 
 from __future__ import annotations
 
 import copy
+import json
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate, pairwise, product
+from typing import Final, NamedTuple
 
+from ctxguard.errors import DetectorError
 from ctxguard.history.memory import Memory
 from ctxguard.pii.detect.echo import Names
-from ctxguard.pii.detect.match import PERSON
+from ctxguard.pii.detect.match import PERSON, WINDOW
+from ctxguard.pii.detect.normalize import may_spell, spelled_placeholders
+from ctxguard.pii.mask.json_text import (
+    JsonToken,
+    all_in_strings,
+    holds_json,
+    is_flat,
+    is_json,
+    json_tokens,
+    kept_apart,
+    rewrite_json,
+    touched,
+    touching,
+)
 from ctxguard.pii.mask.masking_rules import MaskingRules, strategy_of
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
-from ctxguard.pii.mask.texts import TextMasking, mask_together
-from ctxguard.pii.mask.unmask import GivesBack
+from ctxguard.pii.mask.unmask import GivesBack, restore, restore_arguments
 from ctxguard.pii.mask.vault import SessionVault, session_vault
+from ctxguard.pii.placeholders import LITERAL, PLACEHOLDER, PSEUDONYM
+from ctxguard.pii.spans import Span, resolve
 
 _UNNAMED: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -254,3 +273,316 @@ class Masker(MaskingRules):
             DetectorError: See `MaskSession.text`.
         """
         return self.session().text(text)
+
+
+_ROUNDS: Final = 16  # after so many rounds, a rule certainly matches its own replacements
+_PARTIAL_ROUNDS: Final = 3
+"""Number of rounds of masking after which values are redacted in full, because their shown parts keep matching."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextMasking:
+    """The masking of one text of a conversation.
+
+    Attributes:
+        rules: The detectors and the strategies.
+        names: The known names of the conversation.
+        pseudonyms: Assigns placeholders to values, and returns the values of placeholders.
+        escapes: Whether text that already looks like a placeholder is masked as well, because a person or a tool wrote
+            it.
+        literals: Placeholders that a person or a tool wrote earlier in the conversation; these are always masked.
+        until: Number of name forms (full names and single words) to search for, in the order in which they were
+            learned; None means all.
+        spelled: The placeholders that were found in the text. Filled by `masked` if `escapes` is set.
+    """
+
+    rules: MaskingRules
+    names: Names
+    pseudonyms: Pseudonyms
+    escapes: bool = False
+    literals: frozenset[str] = frozenset()
+    until: int | None = None
+    spelled: set[str] = field(default_factory=set)
+
+    def find(self, text: str) -> Sequence[Span]:
+        """Return the findings in a text, including known names."""
+        spans = self.rules.find(text)
+        echoing = self.rules.echoing
+        if echoing is None or not len(self.names):
+            return spans
+        known = echoing.known(text, self.names, until=self.until)
+        return resolve((*spans, *known), text) if known else spans
+
+    def masked(self, text: str) -> str:
+        """Mask a text. If the whole text is JSON, the result is valid JSON.
+
+        Raises:
+            DetectorError: If a detector fails, or keeps finding something in the replacements of its own findings.
+        """
+        spans = self.find(text)
+        if not spans and "\\" not in text and not self._holds_placeholder(text):
+            return text
+        return self._mask_json(text, spans) if is_json(text) else self._mask_plain(text, spans)
+
+    def _holds_placeholder(self, text: str) -> bool:
+        if not (self.escapes or self.literals):
+            return False
+        found = spelled_placeholders(text, self.rules.labels)
+        return any(self.escapes or not self.literals.isdisjoint(names) for names, _, _ in found)
+
+    def _mask_spelled(self, text: str) -> str:
+        """Mask those placeholders in a text that were written by a person or a tool, here or in an earlier text."""
+        pieces: list[str] = []
+        done = 0
+        for names, start, end in spelled_placeholders(text, self.rules.labels):
+            if self.escapes:
+                self.spelled.update(names)
+            elif self.literals.isdisjoint(names):
+                continue
+            pieces += (text[done:start], self.pseudonyms.placeholder(LITERAL, Original(text[start:end])))
+            done = end
+        return "".join((*pieces, text[done:]))
+
+    def _mask_plain(self, text: str, spans: Sequence[Span] | None = None, *, key: str = "") -> str:
+        """Mask plain text repeatedly until nothing is found.
+
+        One round is not enough, because text next to a new placeholder may match a rule that it did not match before.
+
+        Args:
+            text: The text.
+            spans: The findings in the text; None if it has not been searched yet.
+            key: The JSON key of the text, used as context; empty if it has none.
+        """
+        if self.escapes or self.literals:
+            escaped = self._mask_spelled(text)
+            text, spans = escaped, spans if escaped == text else None
+        for turn in range(_ROUNDS):
+            if spans is None:
+                spans = self._find_with_key(text, key)
+            if not spans:
+                return text
+            text = _replace(text, spans, partial(self.hidden, in_full=turn >= _PARTIAL_ROUNDS))
+            spans = None
+        raise DetectorError(self.rules.detectors[0].name, f"still finds something after {_ROUNDS} rounds of masking")
+
+    def _find_with_key(self, text: str, key: str) -> Sequence[Span]:
+        """Return the findings in a text; if there are none, search it again with its JSON key before it as context."""
+        spans = self.find(text)
+        if spans or not key or not text:
+            return spans
+        before = f"{key}: "
+        return [
+            Span(span.start - len(before), span.end - len(before), span.label, span.score)
+            for span in self.find(before + text)
+            if span.start >= len(before)
+        ]
+
+    def hidden(self, label: str, value: str, *, is_number: bool = False, in_full: bool = False) -> str:
+        """Return the replacement for a value.
+
+        Placeholders in the value are restored first, so that no placeholder contains another one.
+        """
+        if PSEUDONYM.search(value) is not None:
+            way = restore_arguments if holds_json(value) else restore
+            value = way(value, self.pseudonyms).text
+        return self.rules.hidden(label, Original(value, is_number), self.pseudonyms, in_full=in_full)
+
+    def _mask_json(self, text: str, spans: Sequence[Span]) -> str:
+        """Mask the strings and numbers of JSON, and then replace whole tokens in which something is still found."""
+        masked = self._mask_in_strings(text, spans)
+        if masked is None:
+            masked = self._mask_tokens(text, spans)
+        for _ in range(_ROUNDS):
+            spans = self.find(masked)
+            if not spans:
+                return masked
+            masked = rewrite_json(masked, kept_apart(partial(self._replace_touched, spans=spans)), json_tokens(masked))
+        return self._mask_plain(masked)
+
+    def _mask_in_strings(self, text: str, spans: Sequence[Span]) -> str | None:
+        """Mask findings inside the strings of JSON without parsing it, which is faster than masking each token.
+
+        Returns:
+            The masked text; None if each string must be masked separately. That is so if a finding is not inside a
+            string, the JSON contains escapes or arrays of strings, or a rule may find more in a string alone (such as
+            `^[0-9]{6}$`).
+        """
+        spelled = self.escapes or bool(self.literals)
+        if not self.rules.is_joinable or not is_flat(text) or (spelled and may_spell(text)):
+            return None
+        for turn in range(_ROUNDS):
+            if not spans:
+                return text
+            # a custom placeholder may have added a backslash
+            if "\\" in text or not all_in_strings(text, spans):
+                return None
+            text = _replace(text, spans, partial(self._replacement_in_json, in_full=turn >= _PARTIAL_ROUNDS))
+            spans = self.find(text)
+        return None
+
+    def _replacement_in_json(self, label: str, value: str, *, in_full: bool) -> str:
+        hidden = self.hidden(label, value, in_full=in_full)
+        is_plain = hidden.isprintable() and '"' not in hidden and "\\" not in hidden
+        return hidden if is_plain else json.dumps(hidden, ensure_ascii=False)[1:-1]
+
+    def _mask_tokens(self, text: str, spans: Sequence[Span]) -> str:
+        tokens = list(json_tokens(text))
+        if not self.rules.is_joinable:
+            return rewrite_json(text, kept_apart(self._mask_token), tokens)
+        asked = self._tokens_to_mask(tokens, spans)
+        if not any(token.is_key for token in asked):
+            return rewrite_json(text, self._mask_token, asked)
+        places = {token.start for token in asked}
+        change = kept_apart(lambda token: self._mask_token(token) if token.start in places else token.value)
+        return rewrite_json(text, change, tokens)
+
+    def _tokens_to_mask(self, tokens: Sequence[JsonToken], spans: Sequence[Span]) -> list[JsonToken]:
+        """Return the tokens that may contain findings, placeholders, or JSON; all others do not need to be masked."""
+        spelled = self.escapes or bool(self.literals)
+        known = {
+            token.start
+            for token in tokens
+            if touching(spans, token) is not None or (spelled and may_spell(token.value)) or holds_json(token.value)
+        }
+        others = [token for token in tokens if token.start not in known]
+        alone = touched((token.value for token in others), self.find)
+        named = touched((_with_key(token) for token in others if token.key and token.value not in alone), self.find)
+        return [
+            token
+            for token in tokens
+            if token.start in known or token.value in alone or (named and _with_key(token) in named)
+        ]
+
+    def _mask_token(self, token: JsonToken) -> str:
+        value = token.value
+        if not token.is_number and holds_json(value):
+            return self._mask_json(value, self.find(value))
+        spans = self._find_with_key(value, token.key)
+        if token.is_number:
+            return self.hidden(spans[0].label, value, is_number=True) if spans else value
+        if len(spans) == 1 and spans[0].end - spans[0].start == len(value) and not may_spell(value):
+            hidden = self.hidden(spans[0].label, value)
+            if PLACEHOLDER.fullmatch(hidden) is not None:
+                return hidden
+        return self._mask_plain(value, spans, key=token.key)
+
+    def _replace_touched(self, token: JsonToken, spans: Sequence[Span]) -> str:
+        """Replace a whole token if a finding in the JSON text overlaps it.
+
+        Such a token was found only because of the text around it.
+        """
+        hit = touching(spans, token)
+        if hit is None or PLACEHOLDER.fullmatch(token.value) is not None:
+            return token.value
+        return self.hidden(hit.label, token.value, is_number=token.is_number)
+
+
+def _with_key(token: JsonToken) -> str:
+    return f"{token.key}: {token.value}"
+
+
+def _replace(text: str, spans: Sequence[Span], hidden: Callable[[str, str], str]) -> str:
+    pieces: list[str] = []
+    done = 0
+    for span in spans:
+        pieces += (text[done : span.start], hidden(span.label, text[span.start : span.end]))
+        done = span.end
+    pieces.append(text[done:])
+    return "".join(pieces)
+
+
+_REACH: Final = 256
+"""Number of characters at each end of a text that are searched for a part of a value: e-mail addresses are shorter."""
+_BETWEEN: Final = "\n" * WINDOW
+_SEPARATORS: Final = ("", " ")
+"""The separators with which the parts of a value are joined before searching."""
+_MARK: Final = 0xE000
+"""The first private-use character of Unicode. The parts of each split value are temporarily replaced by such a mark."""
+
+
+class _Piece(NamedTuple):
+    """A part of a text: its beginning, its end, or all of it.
+
+    Attributes:
+        number: Index of the text.
+        start: Offset of the part in the text.
+        text: The characters of the part.
+    """
+
+    number: int
+    start: int
+    text: str
+
+
+def mask_together(
+    texts: Sequence[str],
+    find: Callable[[str], Sequence[Span]],
+    mask: Callable[[str], str],
+    hidden: Callable[[str, str], str],
+) -> list[str]:
+    """Mask texts; each part of a split value is replaced by the replacement of the whole value.
+
+    Args:
+        texts: The texts in the order in which the model reads them.
+        find: Returns the findings in a text.
+        mask: Masks one text.
+        hidden: Takes a label and a value, and returns the replacement for the value.
+    """
+    cut: dict[str, tuple[str, str]] = {}
+    marked = list(texts)
+    # Search all texts together, for values in more than two parts, and then each pair of neighbors, because a third
+    # text can prevent a match.
+    groups = [*([tuple(range(len(texts)))] if len(texts) > 2 else []), *pairwise(range(len(texts)))]
+    for numbers, separator in product(groups, _SEPARATORS):
+        for span, value, shares in list(_cut_values([(n, marked[n]) for n in numbers], separator, find)):
+            mark = next(char for char in map(chr, range(_MARK, 0x10FFFF)) if char not in "".join(marked))
+            cut[mark] = span.label, value
+            for number, start, share in shares:
+                marked[number] = marked[number][:start] + mark + marked[number][start + len(share) :]
+    masked = list(map(mask, marked))
+    for mark, (label, value) in cut.items():
+        replacement = hidden(label, value)
+        masked = [text.replace(mark, replacement) for text in masked]
+    return masked
+
+
+def _cut_values(
+    texts: Sequence[tuple[int, str]], separator: str, find: Callable[[str], Sequence[Span]]
+) -> Iterator[tuple[Span, str, list[_Piece]]]:
+    """Yield the values that are split over several texts, last value first.
+
+    Args:
+        texts: Pairs of a text's index and the text.
+        separator: The string to put between the texts, which are then searched as one.
+        find: Returns the findings in a text.
+
+    Yields:
+        The finding, the value, and the parts of the texts that contain it.
+    """
+    pieces = list(_pieces(texts))
+    joints = [separator if was.number != now.number else _BETWEEN for was, now in pairwise(pieces)]
+    starts = list(accumulate((len(p.text) + len(j) for p, j in zip(pieces, joints, strict=False)), initial=0))
+    joined = "".join(text for piece, joint in zip(pieces, [*joints, ""], strict=True) for text in (piece.text, joint))
+    for span in reversed(find(joined)):
+        shares = []
+        for piece, at in zip(pieces, starts, strict=True):
+            start, end = max(span.start - at, 0), min(span.end - at, len(piece.text))
+            if start < end:
+                shares.append(_Piece(piece.number, piece.start + start, piece.text[start:end]))
+        # a value that is found in one text alone does not continue in the next text: `jane@mail.org` and `Then …`
+        held = dict(texts)
+        if len(shares) > 1 and not any(_overlaps_any(find(held[share.number]), share) for share in shares):
+            yield span, joined[span.start : span.end], shares
+
+
+def _pieces(texts: Sequence[tuple[int, str]]) -> Iterator[_Piece]:
+    for number, text in texts:
+        if len(text) <= 2 * _REACH:
+            yield _Piece(number, 0, text)
+        else:
+            yield _Piece(number, 0, text[:_REACH])
+            yield _Piece(number, len(text) - _REACH, text[-_REACH:])
+
+
+def _overlaps_any(spans: Sequence[Span], share: _Piece) -> bool:
+    return any(span.start < share.start + len(share.text) and share.start < span.end for span in spans)

@@ -23,7 +23,7 @@ from ctxguard.pii.mask.json_text import (
 from ctxguard.pii.mask.links import Links, NamesHost
 from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
 from ctxguard.pii.placeholders import ESCAPES, GREATER, LESS, PSEUDONYM, SPELLED, pseudonyms_of
-from ctxguard.pii.settings import check_text
+from ctxguard.pii.spans import check_text
 from ctxguard.settings import nearest
 
 if TYPE_CHECKING:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("google.adk", reason="the Agent Development Kit is not installed (extra adk)")
 
-from google.adk.agents import LlmAgent
+from google.adk.agents import LiveRequestQueue, LlmAgent
+from google.adk.apps import App
+from google.adk.runners import InMemoryRunner
 from google.genai import types
 from pydantic import BaseModel
+from restored import restoring
 from scripted_llm import Chat, ScriptedLlm, calls_of, text_of
 
 from ctxguard import BudgetExceededError, Stabilizer
-from ctxguard.errors import CheckFailedError
+from ctxguard.errors import CheckFailedError, ConfigError
 from ctxguard.formats.gemini import GoogleAdapter
 from ctxguard.history import pair
 from ctxguard.policies import agent_stages
@@ -23,23 +29,25 @@ pytestmark = pytest.mark.filterwarnings(r"ignore:\[EXPERIMENTAL\]")  # ADK warns
 MAIL = "jane.doe@corp-mail.net"
 
 
-def look_up(order: str) -> str:
-    """Look an order up."""
-    return f"order {order} of {MAIL}\n" + "scan=truck status=moving\n" * 100
-
-
-def steps(count, parallel=1):
-    return [[("look_up", {"order": f"A-{step}-{n}"}) for n in range(parallel)] for step in range(count)]
-
-
+@pytest.mark.parametrize("restore", [False, True])
 @pytest.mark.parametrize("parallel", [1, 3])
-async def test_thirty_steps_fit_at_every_call_with_cuts_and_stay_raw_in_the_session(parallel):
-    model, reports = ScriptedLlm(*steps(30, parallel), "done"), []
-    budget = 1_500 * parallel
-    guard = ContextGuard(Stabilizer(budget), on_report=reports.append)
+async def test_thirty_steps_fit_at_every_call_with_cuts_and_stay_raw_in_the_session(parallel, restore):
+    given, reports, wanted = [], [], [f"A-{step}-{n} of <EMAIL_1>" for step in range(30) for n in range(parallel)]
+
+    def look_up(order: str) -> str:
+        """Look an order up."""
+        given.append(order)
+        return f"It is that of {MAIL}\n" + "scan=truck status=moving\n" * 100
+
+    calls = [("look_up", {"order": order}) for order in wanted]
+    steps = [calls[at : at + parallel] for at in range(0, len(calls), parallel)]
+    model = ScriptedLlm(*steps, "done, <EMAIL_1>")
+    budget = 1_600 * parallel
+    guard = ContextGuard(Stabilizer(budget), on_report=reports.append, **(restoring() if restore else {}))
     chat = Chat(model, guard, instruction="Be brief.", tools=[look_up])
     events = await chat.ask(f"I am {MAIL}. Where are my orders?")
-    assert text_of(events) == "done"
+    shown = [text.replace("<EMAIL_1>", MAIL) if restore else text for text in ("done, <EMAIL_1>", *wanted)]
+    assert [text_of(events), *given] == shown
     assert len(reports) == len(model.seen) == 31
     assert all(report.ok and report.tokens_after <= budget for report in reports)
     assert {report.session for report in reports} == {"of-ada"}
@@ -52,7 +60,7 @@ async def test_thirty_steps_fit_at_every_call_with_cuts_and_stay_raw_in_the_sess
         assert "Be brief." in request.config.system_instruction
     responses = [one for event in chat.session.events for one in event.get_function_responses()]
     assert len(responses) == 30 * parallel
-    assert str(chat.session.events).count(MAIL) == 30 * parallel + 1
+    assert str(chat.session.events).count(MAIL) == 30 * parallel + 1 + str(shown).count(MAIL)
 
 
 async def test_the_instruction_and_the_tools_are_counted_and_masked_and_the_agent_keeps_its_own():
@@ -145,9 +153,57 @@ async def test_a_text_that_was_shortened_is_read_back_whole_and_with_its_values(
     assert calls_of(events)[0] == {}
 
 
-def test_arguments_of_a_stabilizer_are_answered_with_the_line_to_write():
-    from ctxguard.errors import ConfigError
-    from ctxguard_adk import ContextGuard
+async def test_a_live_run_is_refused_by_name_and_nothing_is_sent():
+    class Live(ScriptedLlm):
+        @asynccontextmanager
+        async def connect(self, llm_request):
+            self.seen.append(str(llm_request.contents))
+            yield None
 
+    model = Live("done")
+    chat = Chat(model, ContextGuard(Stabilizer(2_000)))
+    await chat.ask(f"I am {MAIL}.")
+    queue = LiveRequestQueue()
+    queue.send_content(types.Content(role="user", parts=[types.Part(text=f"I am {MAIL}.")]))
+    with pytest.raises(RuntimeError, match="run_live is not guarded") as caught:
+        async for _ in chat.runner.run_live(user_id="ada", session_id="of-ada", live_request_queue=queue):
+            pass
+    assert isinstance(caught.value.__cause__, ConfigError)
+    assert len(model.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "told", "make"),
+    [
+        ("plugins", "Input should be a valid list", lambda guard: App(name="a", root_agent=AGENT, plugins=guard)),
+        (
+            "plugins.0",
+            "Input should be an instance of BasePlugin",
+            lambda guard: App(name="a", root_agent=AGENT, plugins=[ContextGuard]),
+        ),
+        (
+            "before_model_callback",
+            "Input should be callable",
+            lambda guard: LlmAgent(name="a", before_model_callback=guard),
+        ),
+        ("", "Plugin with name 'ctxguard' already registered", lambda guard: InMemoryRunner(app=two(guard))),
+    ],
+)
+def test_what_adk_rejects_is_explained_on_the_page(place, told, make):
+    with pytest.raises(ValueError, match=told) as caught:
+        make(ContextGuard(Stabilizer(1_500)))
+    page = (Path(__file__).parents[3] / "docs" / "adk.md").read_text(encoding="utf-8")
+    assert place in str(caught.value)
+    assert any(place in row and told in row for row in page.splitlines())
+
+
+AGENT = LlmAgent(name="clerk", model=ScriptedLlm("done"))
+
+
+def two(guard):
+    return App(name="a", root_agent=AGENT, plugins=[guard, guard])
+
+
+def test_arguments_of_a_stabilizer_are_answered_with_the_line_to_write():
     with pytest.raises(ConfigError, match=r"ContextGuard\(Stabilizer\("):
         ContextGuard(budget=8_000)

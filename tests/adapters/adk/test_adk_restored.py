@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 pytest.importorskip("google.adk", reason="the Agent Development Kit is not installed (extra adk)")
@@ -115,21 +113,6 @@ async def test_structured_output_has_the_values(tools):
     assert not has_people(model.seen)
 
 
-async def test_two_users_with_equal_words_never_see_each_others_values():
-    vaults = {name: session(name) for name in ("ada", "bob")}
-    guard, model = guard_of(lambda context: vaults[context.user_id]), ScriptedLlm("You are <EMAIL_1>.")
-
-    async def ask(name):
-        events = await Chat(model, guard, name).ask(f"I am {name}@corp-mail.net.", streams=True)
-        assert text_of(events) == text_of(events, partial=True)
-        return text_of(events)
-
-    names = 5 * ["ada", "bob"]
-    for name, shown in zip(names, await asyncio.gather(*map(ask, names)), strict=True):
-        assert shown == f"You are {name}@corp-mail.net."
-    assert "corp-mail" not in str(model.seen)
-
-
 async def test_a_response_that_a_program_keeps_for_others_never_gets_a_value():
     kept = LlmResponse(content=types.Content(role="model", parts=[types.Part(text="You are <EMAIL_1>.")]))
 
@@ -137,7 +120,6 @@ async def test_a_response_that_a_program_keeps_for_others_never_gets_a_value():
         async def generate_content_async(self, llm_request, stream=False):
             yield kept
 
-    guard = guard_of(None)
     guard = ContextGuard(Stabilizer.from_policy("default", budget=4_000), vault=session(), restore=True)
     assert text_of(await Chat(Keeping(), guard).ask(ASKED)) == f"You are {PEOPLE[0]}."
     assert kept.content.parts[0].text == "You are <EMAIL_1>."

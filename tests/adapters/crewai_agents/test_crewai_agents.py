@@ -12,6 +12,7 @@ pytest.importorskip("crewai.llms", reason="CrewAI is not installed (extra crewai
 from crewai.tools import tool
 from crewai.utilities.exceptions.context_window_exceeding_exception import LLMContextLengthExceededError
 from pydantic import BaseModel
+from restored import restoring
 from scripted_crew import ScriptedLLM, crew_of
 
 from ctxguard import BudgetExceededError, Stabilizer
@@ -30,21 +31,32 @@ def look_up(order: str) -> str:
     return f"order {order} of {MAIL}\n" + "scan=truck status=moving\n" * 100
 
 
-def steps(count, parallel=1):
-    return [[("look_up", json.dumps({"order": f"A-{step}-{n}"})) for n in range(parallel)] for step in range(count)]
+def steps(count, parallel=1, of=""):
+    return [[("look_up", json.dumps({"order": f"A-{step}-{n}{of}"})) for n in range(parallel)] for step in range(count)]
 
 
 def actions(count):
     return [f'Thought: I look.\nAction: look_up\nAction Input: {{"order": "A-{n}"}}' for n in range(count)]
 
 
+@pytest.mark.parametrize("restore", [False, True])
 @pytest.mark.parametrize("parallel", [1, 3])
-def test_thirty_steps_fit_at_every_call_with_cuts(parallel):
-    llm, reports = ScriptedLLM(*steps(30, parallel), "done"), []
-    budget = 1_800 * parallel
-    guarded = guarded_llm(llm, Stabilizer(budget), on_report=reports.append)
+def test_thirty_steps_fit_at_every_call_with_cuts(parallel, restore):
+    llm, reports, given = ScriptedLLM(*steps(30, parallel, " of <EMAIL_1>"), "done, <EMAIL_1>"), [], []
+
+    @tool
+    def look_up(order: str) -> str:
+        """Look an order up."""
+        given.append(order)
+        return f"It is that of {MAIL}\n" + "scan=truck status=moving\n" * 100
+
+    budget = 1_900 * parallel
+    settings = restoring() if restore else {}
+    guarded = guarded_llm(llm, Stabilizer(budget), on_report=reports.append, **settings)
     crew = crew_of(guarded, f"I am {MAIL}. Where are my orders?", [look_up])
-    assert crew.kickoff().raw == "done"
+    shown = MAIL if restore else "<EMAIL_1>"
+    assert crew.kickoff().raw == f"done, {shown}"
+    assert sorted(given) == sorted(f"A-{step}-{n} of {shown}" for step in range(30) for n in range(parallel))
     assert len(reports) == len(llm.seen) == 31
     assert all(report.ok and report.tokens_after <= budget for report in reports)
     assert {report.session for report in reports} == {str(crew.tasks[0].id)}
@@ -133,3 +145,7 @@ def test_everything_else_is_that_of_the_original_which_stays_as_it_was():
     assert MAIL not in str(llm.seen)
     with pytest.raises(ConfigError, match="llm is an LLM of crewai, not str"):
         guarded_llm("gpt-5.5", Stabilizer(1_800))
+    with pytest.raises(ConfigError, match="guarded already"):
+        guarded_llm(guarded, Stabilizer(1_800))
+    with pytest.raises(ConfigError, match=r"write guarded_llm\(llm, Stabilizer\(budget=…\)\)"):
+        guarded_llm(llm, budget=1_800)

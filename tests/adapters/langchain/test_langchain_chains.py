@@ -346,10 +346,14 @@ async def test_arguments_of_a_call_reach_the_model_as_if_it_were_called_itself(n
     assert list(chain.stream("Hi.", **arguments))
     assert [chunk async for chunk in chain.astream("Hi.", **arguments)]
     assert [{"stop": None, **arguments}] * 6 == NOTED
+    assert str(chain.invoke(input="Hi.", config={}, **arguments)) == str(chain.invoke("Hi.", {}))
+    broken = chain.batch(inputs=[5, "Hi."], return_exceptions=True, **arguments)
+    assert isinstance(broken[0], Exception)
+    assert NOTED[-1] == {"stop": None, **arguments}
 
 
 def test_a_guard_that_is_called_alone_refuses_them_by_name():
-    with pytest.raises(ConfigError, match=r"takes no stop.* \| model"):
+    with pytest.raises(ConfigError, match=r"does not accept stop.* \| model"):
         ContextGuard(Stabilizer(900)).invoke("Hi.", stop=["\n"])
 
 

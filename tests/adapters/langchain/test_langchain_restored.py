@@ -216,9 +216,9 @@ def test_a_guard_that_does_not_know_the_model_says_how_to_write_the_chain():
     model = ScriptedChatModel(reply=lambda _: AIMessage(SAID))
     prompt = ChatPromptTemplate.from_messages([("human", "{text}")])
     with pytest.raises(ConfigError, match=r"prompt \| \(ContextGuard"):
-        (prompt | ContextGuard(Stabilizer(4_000), restore=True) | model).invoke({"text": "hello"})
+        (prompt | ContextGuard(stabilizers(), restore=True) | model).invoke({"text": "hello"})
     with pytest.raises(ConfigError, match="a chat model follows"):
-        _ = ContextGuard(Stabilizer(4_000), restore=True) | StrOutputParser()
+        _ = ContextGuard(stabilizers(), restore=True) | StrOutputParser()
 
 
 @pytest.mark.parametrize("at", range(0, len(SAID), 7))

@@ -159,20 +159,6 @@ async def test_structured_output_has_the_values():
     assert not has_people(model.seen)
 
 
-async def test_two_users_with_equal_words_never_see_each_others_values():
-    vaults = {name: session(name) for name in ("ada", "bob")}
-    agent = Agent(name="a", model=with_restored_values(Scripted(message("You are <EMAIL_1>."))))
-    settings = config(lambda context: vaults[context.context])
-
-    async def ask(name):
-        asked = f"I am {name}@corp-mail.net."
-        return await deltas_of(Runner.run_streamed(agent, asked, context=name, run_config=settings))
-
-    names = 5 * ["ada", "bob"]
-    for name, shown in zip(names, await asyncio.gather(*map(ask, names)), strict=True):
-        assert shown == f"You are {name}@corp-mail.net."
-
-
 async def test_a_provider_of_models_restores_and_retries():
     class Provider(ModelProvider):
         def get_model(self, model_name):

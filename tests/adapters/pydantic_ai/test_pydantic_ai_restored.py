@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 pytest.importorskip("pydantic_ai", reason="PydanticAI is not installed (extra pydantic-ai)")
@@ -148,25 +146,6 @@ async def test_structured_output_has_the_values_in_the_program_and_in_the_histor
     assert result.output == Contact(mail=PEOPLE[0], note=f"not {PEOPLE[1]}")
     assert PEOPLE[1] in str(result.all_messages()[1])
     assert not [person for person in PEOPLE if person in str(seen)]
-
-
-async def test_two_users_with_equal_words_never_see_each_others_values():
-    vaults = {name: session(name) for name in ("ada", "bob")}
-
-    async def stream(messages, info):
-        for piece in "You are <EMAIL_1>.":
-            await asyncio.sleep(0)
-            yield piece
-
-    guard = ContextGuard(Stabilizer(4_000), vault=lambda ctx: vaults[ctx.deps], restore=True)
-    agent = Agent(FunctionModel(stream_function=stream), deps_type=str, capabilities=[guard])
-
-    async def ask(name):
-        async with agent.run_stream_events(f"I am {name}@corp-mail.net.", deps=name) as events:
-            return text_of([event async for event in events])[0]
-
-    for name, shown in zip(10 * ["ada", "bob"], await asyncio.gather(*map(ask, 10 * ["ada", "bob"])), strict=True):
-        assert shown == f"You are {name}@corp-mail.net."
 
 
 async def test_a_link_to_a_host_that_nobody_named_gets_no_value():

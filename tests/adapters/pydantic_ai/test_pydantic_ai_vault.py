@@ -11,9 +11,11 @@ pytest.importorskip("cryptography", reason="cryptography is not installed (extra
 
 from pydantic import BaseModel, Field
 from pydantic_ai import Agent, NativeOutput
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.profiles import ModelProfile
 
 from ctxguard import Stabilizer
 from ctxguard.pii import STANDARD, Masker, Vault, new_key
@@ -100,6 +102,9 @@ def test_a_history_that_is_masked_as_it_is_stored_is_resumed_as_it_was(tmp_path)
 
 @pytest.mark.parametrize("shape", ["tool", "native"])
 def test_structured_output_has_the_values_before_it_is_validated(shape):
+    if shape == "native" and not hasattr(AbstractCapability, "before_output_validate"):
+        pytest.skip("this PydanticAI has no hook before it validates a text as output")
+
     class Contact(BaseModel):
         mail: str = Field(pattern=r"^[^@]+@[^@]+$")
 
@@ -110,7 +115,7 @@ def test_structured_output_has_the_values_before_it_is_validated(shape):
             return ModelResponse(parts=[TextPart('{"mail": "<EMAIL_1>"}')])
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {"mail": "<EMAIL_1>"})])
 
-    model = FunctionModel(scripted, profile={"supports_json_schema_output": True})
+    model = FunctionModel(scripted, profile=ModelProfile(supports_json_schema_output=True))
     output = Contact if shape == "tool" else NativeOutput(Contact)
     agent = Agent(model, output_type=output, capabilities=[ContextGuard(Stabilizer(4_000), vault=vault)])
     result = agent.run_sync("I am ada@example.com.")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("strands.middleware", reason="Strands is not installed (extra strands)")
 
+from restored import restoring
 from scripted_strands import ScriptedModel
 from strands import Agent, tool
 from strands.agent.conversation_manager import NullConversationManager
@@ -32,17 +35,20 @@ def agent_of(model, guard, **settings):
     return Agent(model, plugins=[guard], callback_handler=None, conversation_manager=keeps_all, **settings)
 
 
-def steps(count, parallel=1):
-    return [[("look_up", {"order": f"A-{step}-{n}"}) for n in range(parallel)] for step in range(count)]
+def steps(count, parallel=1, of=""):
+    return [[("look_up", {"order": f"A-{step}-{n}{of}"}) for n in range(parallel)] for step in range(count)]
 
 
+@pytest.mark.parametrize("restore", [False, True])
 @pytest.mark.parametrize("parallel", [1, 3])
-async def test_thirty_steps_fit_at_every_call_with_cuts_and_stay_raw_in_the_agent(parallel):
-    model, reports = ScriptedModel(*steps(30, parallel), "done", at=3), []
-    budget = 1_500 * parallel
-    agent = agent_of(model, ContextGuard(Stabilizer(budget), on_report=reports.append))
+async def test_thirty_steps_fit_at_every_call_with_cuts_and_stay_raw_in_the_agent(parallel, restore):
+    model, reports = ScriptedModel(*steps(30, parallel, " of <EMAIL_1>"), "done, <EMAIL_1>", at=3), []
+    budget = 1_600 * parallel
+    guard = ContextGuard(Stabilizer(budget), on_report=reports.append, **(restoring() if restore else {}))
+    agent = agent_of(model, guard)
     result = await agent.invoke_async(f"I am {MAIL}. Where are my orders?")
-    assert str(result).strip() == "done"
+    shown = MAIL if restore else "<EMAIL_1>"
+    assert str(result).strip() == f"done, {shown}"
     assert len(reports) == len(model.calls) == 31
     assert all(report.ok and report.tokens_after <= budget for report in reports)
     assert {report.session for report in reports} == {agent.session_id}
@@ -54,7 +60,10 @@ async def test_thirty_steps_fit_at_every_call_with_cuts_and_stay_raw_in_the_agen
         assert not found.orphans
         assert not found.unanswered
     assert sum("toolResult" in block for message in agent.messages for block in message["content"]) == 30 * parallel
-    assert str(agent.messages).count(MAIL) == 30 * parallel + 1
+    results = [b["toolResult"] for message in agent.messages for b in message["content"] if "toolResult" in b]
+    assert all(f" of {shown} of {MAIL}" in str(result) for result in results), (
+        "tools get the values, and results stay raw"
+    )
 
 
 @pytest.mark.parametrize("shape", ["text", "blocks"])
@@ -125,6 +134,22 @@ def test_what_is_called_without_a_loop_is_guarded_too():
     model = ScriptedModel([("look_up", {"order": "A-1"})], "done")
     assert str(agent_of(model, ContextGuard(Stabilizer(1_500)))(f"I am {MAIL}")).strip() == "done"
     assert MAIL not in str(model.calls)
+
+
+@pytest.mark.parametrize(
+    ("told", "make"),
+    [
+        ("'ContextGuard' object is not iterable", lambda guard: {"plugins": guard}),
+        ("missing 1 required positional argument: 'agent'", lambda guard: {"plugins": [ContextGuard]}),
+        ("Must be a HookProvider instance", lambda guard: {"hooks": [guard]}),
+        ("has no attribute 'register_hooks'", lambda guard: {"conversation_manager": guard}),
+        ("'Stabilizer' object has no attribute 'name'", lambda guard: {"plugins": [Stabilizer(1_500)]}),
+    ],
+)
+def test_what_strands_rejects_is_explained_on_the_page(told, make):
+    with pytest.raises(Exception, match=told):
+        Agent(ScriptedModel("done"), **make(ContextGuard(Stabilizer(1_500))))
+    assert told in (Path(__file__).parents[3] / "docs" / "strands.md").read_text(encoding="utf-8")
 
 
 def test_arguments_of_a_stabilizer_are_answered_with_the_line_to_write():

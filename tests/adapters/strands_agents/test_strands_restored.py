@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 pytest.importorskip("strands.middleware", reason="Strands is not installed (extra strands)")
@@ -129,23 +127,6 @@ async def test_structured_output_has_the_values():
     found = await agent.invoke_async(ASKED, structured_output_model=Contact)
     assert found.structured_output == Contact(mail=PEOPLE[0], note=f"not {PEOPLE[1]}")
     assert not has_people(model.calls)
-
-
-async def test_two_users_with_equal_words_never_see_each_others_values():
-    vaults = {name: session(name) for name in ("ada", "bob")}
-    guard = ContextGuard(
-        Stabilizer(4_000), vault=lambda context: vaults[context.invocation_state["user"]], restore=True
-    )
-    model = ScriptedModel("You are <EMAIL_1>.")
-
-    async def ask(name):
-        agent = Agent(model, plugins=[guard], callback_handler=None)
-        return (await streamed(agent, f"I am {name}@corp-mail.net.", invocation_state={"user": name}))[0]
-
-    names = 5 * ["ada", "bob"]
-    for name, shown in zip(names, await asyncio.gather(*map(ask, names)), strict=True):
-        assert shown == f"You are {name}@corp-mail.net."
-    assert "corp-mail" not in str(model.calls)
 
 
 async def test_a_link_to_a_host_that_nobody_named_gets_no_value():

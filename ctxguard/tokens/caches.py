@@ -1,20 +1,24 @@
-"""A cache with strings as keys, in bounded memory."""
+"""Caches in bounded memory: of texts by their size, and of the values used last by their number."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections import OrderedDict
+from collections.abc import Callable
 from functools import wraps
 from hashlib import blake2b
+from sys import getsizeof
+from threading import Lock
 from typing import Final, Generic, TypeVar
 
 V = TypeVar("V")
 
 _MOST_CHARS: Final = 4_000_000
-"""Maximum number of characters in the keys of one generation: enough for the latest messages of 200 conversations of
-20 kB. With a quarter of it, a proxy for such conversations takes 50% more time per request. Four times as much only
-takes more memory."""
-_PER_ITEM: Final = 8
-"""Assumed size, in characters, of each item of a value whose key is stored as a hash."""
+"""Maximum size of one generation: enough for the latest messages of 200 conversations of 20 kB. With a quarter of it, a
+proxy for such conversations takes 50% more time per request. Four times as much only takes more memory."""
+_PER_ENTRY: Final = 64
+"""Assumed size, in bytes, of the entry of a dict."""
+_PER_ITEM: Final = 120
+"""Assumed size, in bytes, of each item of a value, such as a finding."""
 
 
 class TextCache(Generic[V]):
@@ -26,7 +30,8 @@ class TextCache(Generic[V]):
     If a key is longer than half of `max_chars`, only a hash of it is stored.
 
     Args:
-        max_chars: Maximum number of characters in the keys of one generation. The cache has at most twice as many.
+        max_chars: Maximum size of the keys and values of one generation, a key by its characters and a value by its
+            bytes. The cache takes at most twice as much.
     """
 
     __slots__ = ("_new", "_old", "_size", "max_chars")
@@ -60,9 +65,8 @@ class TextCache(Generic[V]):
         return blake2b(key.encode("utf-8", "surrogatepass")).digest() if is_large else key
 
     def _put(self, key: str | bytes, value: V) -> None:
-        # the value of a long key may be as large as the key
-        items = len(value) if isinstance(key, bytes) and isinstance(value, Sized) else 0
-        size = len(key) + 64 + items * _PER_ITEM
+        items = len(value) if isinstance(value, (tuple, list, dict)) else 0  # `getsizeof` leaves them out
+        size = len(key) + _PER_ENTRY + getsizeof(value) + items * _PER_ITEM
         if size > self.max_chars:
             return
         if self._size + size > self.max_chars:
@@ -96,3 +100,47 @@ def cached_by_text(function: Callable[[str], V]) -> Callable[[str], V]:
         return found
 
     return cached
+
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Recent(Generic[Key, Value]):
+    """A cache of at most `size` values, which evicts the least recently used value first. Thread-safe.
+
+    A copy, or a cache that was pickled, starts empty.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._kept: OrderedDict[Key, Value] = OrderedDict()
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[Recent[Key, Value]], tuple[int]]:
+        return type(self), (self._size,)
+
+    def get(self, key: Key) -> Value | None:
+        """Return the value for a key, or None if the key is missing."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def put(self, key: Key, value: Value) -> None:
+        """Store a value under a key."""
+        with self._lock:
+            self._keep(key, value)
+
+    def get_or_put(self, key: Key, make: Callable[[], Value]) -> Value:
+        """Return the value for a key; if the key is missing, create the value with `make` and store it."""
+        with self._lock:
+            value = self._kept[key] if key in self._kept else make()
+            self._keep(key, value)
+            return value
+
+    def _keep(self, key: Key, value: Value) -> None:
+        self._kept[key] = value
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._size:
+            self._kept.popitem(last=False)
