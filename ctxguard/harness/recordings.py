@@ -639,4 +639,4 @@ def open_session(recording: Recording, *, adapter: str | None = None) -> Recorde
     return Skipped(recording.path, reason, line=recording.line)
 
 
-_ALONE: Final = "only from a JSON file that contains nothing else; move them to one"
+_ALONE: Final = "only from a JSON file of their own; move them to one"
