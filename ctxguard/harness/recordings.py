@@ -200,6 +200,26 @@ class Skipped:
         return f"{self.path}{place}: {'' if self.session is None else f'session {self.session}: '}{self.reason}"
 
 
+MOST_NOTES: Final = 20  # more notes would scroll the report out of view
+
+
+def skipped_lines(skipped: Sequence[Skipped], count: int) -> Iterator[str]:
+    """Yield one line for each file and reason for which something was skipped, and a last one that counts the others.
+
+    Args:
+        skipped: What was skipped, possibly only the first items.
+        count: Number of all that was skipped.
+    """
+    alike: dict[tuple[str, str, str | None], list[Skipped]] = {}
+    for each in skipped:
+        alike.setdefault((each.path, each.reason, each.session), []).append(each)
+    shown = list(alike.values())[:MOST_NOTES]
+    for first, *others in shown:
+        yield f"skipped {first}{f' (and {len(others)} more of the file)' if others else ''}"
+    if left := count - sum(map(len, shown)):
+        yield f"skipped {left} more; all are in the JSON report"
+
+
 Source: TypeAlias = "Recording | Skipped"
 Line: TypeAlias = tuple[int, bytes | None]
 """The line number, from 1, and the line's bytes, or None if the line is too long."""

@@ -11,6 +11,7 @@ from ctxguard import __version__
 from ctxguard.harness.document import BillModel, FiguresModel, ReplayReport, RunModel, figures_model, session_model
 from ctxguard.harness.engine import Plan, Results, Setting, Tally
 from ctxguard.harness.gain import is_installed, judges
+from ctxguard.harness.recordings import skipped_lines
 from ctxguard.report.printing import ReportFormat, counted, fitted, note, out
 from ctxguard.settings import install_command
 
@@ -160,7 +161,6 @@ def advice(report: ReplayReport) -> Iterator[str]:
             )
 
 
-MOST_NOTES: Final = 20  # more notes would scroll the report out of view
 FORMATS: Final[Mapping[str, ReportFormat]] = {".json": "json", ".html": "html", ".htm": "html"}
 
 
@@ -242,10 +242,8 @@ def print_notes(made: ReplayReport, results: Results, worse: list[str], support:
         worse: Lines on figures that are worse than in the baseline.
         support: Minimum support that the cheapest setting must reach.
     """
-    for each in results.skipped[:MOST_NOTES]:
-        note(f"skipped {each}")
-    if made.skipped_count > MOST_NOTES:
-        note(f"skipped {made.skipped_count - MOST_NOTES} more; all are in the JSON report")
+    for line in skipped_lines(results.skipped, made.skipped_count):
+        note(line)
     for line in advice(made):
         note(line)
     for line in worse:

@@ -257,6 +257,16 @@ def test_a_log_that_is_not_understood_is_refused_in_one_line(log, said, tmp_path
         assert "Traceback" not in run.stderr
 
 
+@pytest.mark.parametrize("command", [["replay", "--budget", 900], ["bench", "--budgets", 1, "--processes", 1]])
+def test_lines_that_are_skipped_for_one_reason_are_one_note_and_all_are_counted(command, tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text(lines(SHAREGPT) + lines(*CODEX) * 9 + lines(*({f"key{chr(97 + n)}": n} for n in range(25))))
+    notes = [line for line in cli(*command, path).stderr.splitlines() if line.startswith("ctxguard: skipped")]
+    assert len(notes) == 21
+    assert notes[0].endswith("(and 44 more of the file)")
+    assert notes[-1] == "ctxguard: skipped 6 more; all are in the JSON report"
+
+
 def test_a_log_that_is_one_value_of_too_many_bytes_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(recordings, "MAX_BYTES", 1000)
     path = tmp_path / "log.json"
