@@ -268,8 +268,8 @@ def settings_of(kind: type[T], given: Mapping[str, object]) -> T:
 
     known = [each.name for each in fields(kind)]  # type: ignore[arg-type]  # a dataclass
     if unknown := sorted(given.keys() - set(known)):
-        told = f"unknown setting {unknown[0]!r}{nearest(unknown[0], known)}; known are {', '.join(sorted(known))}"
-        raise ConfigError(told, setting=unknown[0])
+        message = f"unknown setting {unknown[0]!r}{nearest(unknown[0], known)}; known are {', '.join(sorted(known))}"
+        raise ConfigError(message, setting=unknown[0])
     return kind(**{name: value for name, value in given.items() if value is not None})
 
 

@@ -250,8 +250,8 @@ class Stabilizer:
         Raises:
             ConfigError: Always.
         """
-        told = f"a Stabilizer is not a hook; {right_line(*given, *named.values())}"
-        raise ConfigError(told, setting="stabilizer")
+        message = f"a Stabilizer is not a hook; {right_line(*given, *named.values())}"
+        raise ConfigError(message, setting="stabilizer")
 
     @synchronous
     def stabilize(

@@ -113,8 +113,10 @@ class ContextGuard(BasePlugin):
             ConfigError: If the run is live.
         """
         if invocation_context.live_request_queue is not None:
-            told = "run_live is not guarded: ADK sends it past its plugins; use run_async, or an app without the guard"
-            raise ConfigError(told, setting="plugins")
+            message = (
+                "run_live is not guarded: ADK sends it past its plugins; use run_async, or an app without the guard"
+            )
+            raise ConfigError(message, setting="plugins")
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest

@@ -227,8 +227,8 @@ class ContextGuard(NotAFunction, Runnable[LanguageModelInput, list[BaseMessage]]
                 setting=next(iter(arguments)),
             )
         if self.restore and not self._has_model:
-            told = "with restore, the guard must know the model: write prompt | (ContextGuard(…) | model)"
-            raise ConfigError(told, setting="restore")
+            message = "with restore, the guard must know the model: write prompt | (ContextGuard(…) | model)"
+            raise ConfigError(message, setting="restore")
         session = _session(config, self.session_keys)
         done, restorer = yield from self.per_run.of_session(session).flow(
             ADAPTER,

@@ -35,8 +35,10 @@ class MaskedSession(SessionABC):
 
     def __init__(self, session: Session, vault: SessionVault, *, rules: Rules = STANDARD) -> None:
         if not hasattr(session, "get_items"):
-            told = f"session is a session of the SDK, not {type(session).__name__}; write MaskedSession(session, vault)"
-            raise ConfigError(told, setting="session")
+            message = (
+                f"session is a session of the SDK, not {type(session).__name__}; write MaskedSession(session, vault)"
+            )
+            raise ConfigError(message, setting="session")
         self.session_id = session.session_id
         self.session_settings = getattr(session, "session_settings", None)
         self._session = session

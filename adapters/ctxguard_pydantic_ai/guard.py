@@ -468,8 +468,8 @@ class ContextGuard(NotAFunction, AbstractCapability[Any]):
 def require_wrapper_model() -> None:
     """Raise `ConfigError` if the installed PydanticAI lets no capability change responses."""
     if not hasattr(AbstractCapability, "get_wrapper_model"):
-        told = "this version of PydanticAI cannot restore responses; update it, or unmask the output yourself"
-        raise ConfigError(told, setting="restore")
+        message = "this version of PydanticAI cannot restore responses; update it, or unmask the output yourself"
+        raise ConfigError(message, setting="restore")
 
 
 ContextGuard.__init__ = takes_stabilizer("ContextGuard")(ContextGuard.__init__)  # type: ignore[method-assign]  # written by `dataclass`

@@ -256,8 +256,8 @@ class ForRun:
             is_editable=is_editable,
         )
         if self.is_nameless:
-            told = "the configuration names no session: values are redacted, and no vault is used"
-            report.details = {**report.details, "session": told}
+            message = "the configuration names no session: values are redacted, and no vault is used"
+            report.details = {**report.details, "session": message}
         tell(options.on_report, report, session)
         require_clean_schemas(report)
         return done, restorer_for(report, {} if self.vault is None else self.vault.tools, self._scan(report))
@@ -400,11 +400,11 @@ def _require_placeholders(stabilizer: Stabilizer) -> None:
     given = [masker.strategy for masker in stabilizer.stages.maskers]
     ways = {way for one in given for way in ([one] if isinstance(one, str) else one.values())}
     if "pseudonymize" not in ways:
-        told = (
+        message = (
             "restore=True has nothing to restore, because this stabilizer puts no placeholders in the place of values; "
             "give the guard vault=…, or the stabilizer a MaskPII(Masker(strategy='pseudonymize'))"
         )
-        raise ConfigError(told, setting="restore")
+        raise ConfigError(message, setting="restore")
 
 
 def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:
@@ -463,8 +463,8 @@ class NotAFunction:
         Raises:
             ConfigError: Always.
         """
-        told, setting = self.told_if_called
-        raise ConfigError(f"{told}; {right_line(*given, *named.values())}", setting=setting)
+        message, setting = self.told_if_called
+        raise ConfigError(f"{message}; {right_line(*given, *named.values())}", setting=setting)
 
 
 def takes_stabilizer(name: str) -> Callable[[F], F]:

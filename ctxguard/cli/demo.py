@@ -24,11 +24,11 @@ def demo(
     from ctxguard.harness.demo import demo_report, demo_session, show_demo
 
     with working("stabilizing"):
-        told = demo_report(_stabilizer(chain))
+        shown = demo_report(_stabilizer(chain))
     if report == "text":
-        show_demo(told)
+        show_demo(shown)
     else:
-        out(reports_as([told], report))
+        out(reports_as([shown], report))
     if save is not None:
         session = demo_session()
         out(json.dumps({"messages": session.native, "tools": session.tools}, ensure_ascii=False, indent=1), save)

@@ -125,8 +125,8 @@ def _masking(detectors: Sequence[Detector], strategy: Strategies) -> Sequence[Ca
         labels = Counter(place.label for place in places).most_common()
         lines = [f"{place.line}:{place.column}: {place.label}" for place in places[:_MOST_PLACES]]
         lines += [f"and {len(places) - _MOST_PLACES:,} more"] if len(places) > _MOST_PLACES else []
-        told = ": " + ", ".join(f"{count} {label}" for label, count in labels) if labels else ""
-        return "\n".join([*lines, counted(len(places), "finding") + told])
+        message = ": " + ", ".join(f"{count} {label}" for label, count in labels) if labels else ""
+        return "\n".join([*lines, counted(len(places), "finding") + message])
 
     def mask_personal_data(text: _Text) -> str:
         """Return a text with personal data masked. JSON stays valid, and everything else stays unchanged."""
@@ -148,9 +148,9 @@ def _server(tools: Sequence[Callable[..., object]]) -> MCPServer:
             try:
                 return await super().call_tool(name, arguments, context)
             except ToolError as error:
-                if (told := _reason(error.__cause__)) is None:
+                if (message := _reason(error.__cause__)) is None:
                     raise
-                raise ToolError(told) from None
+                raise ToolError(message) from None
 
     server = ToolServer("ctxguard", version=__version__, log_level="WARNING")
     for tool in tools:

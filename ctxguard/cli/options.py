@@ -236,21 +236,25 @@ def _meanings() -> Mapping[str, tuple[str, str]]:
 
     known = StabilizerConfig.model_fields
     said = meanings(StabilizerConfig).items()
-    return {name: (f"{told.replace('`', '')}.", str(known[name].default).lower()) for name, told in said}
+    return {name: (f"{meaning.replace('`', '')}.", str(known[name].default).lower()) for name, meaning in said}
 
 
 def _annotate(command: str, parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - an annotated type
     """Return the type of a parameter, with its flags and help as annotations unless it has its own annotations."""
     if get_origin(parameter.annotation) is Annotated:
         return parameter.annotation
-    told: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for table in ("options", command.partition(" ")[0], command):
-        told.update(words().get(table, {}).get(parameter.name, {}))
-    if "help" not in told and parameter.name in _meanings():
-        told["help"], default = _meanings()[parameter.name]
-        told.setdefault("default", f"from the configuration, or {default}")
-    told["show_default"] = told.pop("default", True)
-    if told.pop("argument", False):
-        return Annotated[parameter.annotation, typer.Argument(**told)]
-    flags = (told.pop("flag", f"--{parameter.name.replace('_', '-')}"), told.pop("also", None), told.pop("short", None))
-    return Annotated[parameter.annotation, typer.Option(*filter(None, flags), **told)]
+        settings.update(words().get(table, {}).get(parameter.name, {}))
+    if "help" not in settings and parameter.name in _meanings():
+        settings["help"], default = _meanings()[parameter.name]
+        settings.setdefault("default", f"from the configuration, or {default}")
+    settings["show_default"] = settings.pop("default", True)
+    if settings.pop("argument", False):
+        return Annotated[parameter.annotation, typer.Argument(**settings)]
+    flags = (
+        settings.pop("flag", f"--{parameter.name.replace('_', '-')}"),
+        settings.pop("also", None),
+        settings.pop("short", None),
+    )
+    return Annotated[parameter.annotation, typer.Option(*filter(None, flags), **settings)]

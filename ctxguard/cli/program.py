@@ -25,17 +25,17 @@ class Command(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - of click or of typer's own copy
         """Write the arguments, followed by the options."""
-        told: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(ctx):
             record: Any = parameter.get_help_record(ctx)
             if record is None:
                 continue
             name, about = record[0], _DEFAULT.sub(r"[default: \1\2", record[1])
             if parameter.param_type_name == "argument":
-                told["Arguments"].append((name.partition(" <")[0], about.replace("[required]", "").strip()))
+                sections["Arguments"].append((name.partition(" <")[0], about.replace("[required]", "").strip()))
             else:
-                told["Options"].append((name, about))
-        for title, rows in told.items():
+                sections["Options"].append((name, about))
+        for title, rows in sections.items():
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)

@@ -32,7 +32,8 @@ from ctxguard.harness.engine import (
 )
 from ctxguard.harness.pricing import price_model
 from ctxguard.harness.recordings import Recording, Source, recordings, total_size
-from ctxguard.harness.summary import print_notes, print_report, replay_report, time_left
+from ctxguard.harness.replay_output import print_notes, print_report, replay_report
+from ctxguard.harness.summary import time_left
 from ctxguard.report.printing import ReportFormat, counted, note, out, refuse_overwriting, working
 from ctxguard.stages.fold import WINDOW_SETTINGS
 

@@ -68,9 +68,9 @@ def stabilize(
     refuse_overwriting(output, [session])
     stabilizer = chain.stabilizer(settings_of(chain.config))
     contexts, reports = [], []
-    with working("stabilizing") as told:
+    with working("stabilizing") as show:
         for one in sessions_of(session, adapter):
-            told(f"stabilizing session {one.id}")
+            show(f"stabilizing session {one.id}")
             with naming(session, one):
                 request = Request(one.native, one.instructions, one.tools or ())
                 done, made = stabilize_request(stabilizer, one.adapter, request)
@@ -126,12 +126,12 @@ def check(
     tokens = _budget(counting, known)
     rules = joined(load_context_config(counting.config).detectors()) if pii else None
     judged: list[tuple[str, Sequence[CheckResult]]] = []
-    with working("checking") as told:
+    with working("checking") as show:
         for one in list(read_rows(session, adapter=adapter)):
             if isinstance(one, Unread):
                 judged.append((one.place, _searched(one, rules) if pii else _refuse(one)))
                 continue
-            told(f"checking session {one.id}")
+            show(f"checking session {one.id}")
             if pii and isinstance(one.native, list) and one.wrap is not None and isinstance(one.wrap[one.key], str):
                 others = ", ".join(sorted(map(key_name, one.unread))) or "nothing"
                 note(f"session {one.id}: its {one.key!r} was read as one message, {others} searched as text")

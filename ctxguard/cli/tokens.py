@@ -30,12 +30,12 @@ def tokens(
         text = read_text(session)
         request = None if usage else _request_of(text)
         if usage:
-            told = _of_usage(text, session, counter, model)
+            counted = _of_usage(text, session, counter, model)
         elif request is not None:
-            told = _of_request(request, counter, model)
+            counted = _of_request(request, counter, model)
         else:
-            told = _of_sessions(text, counter, model)
-        lines = [fitted(line) for line in told]
+            counted = _of_sessions(text, counter, model)
+        lines = [fitted(line) for line in counted]
     out("\n".join(lines))
 
 

@@ -175,8 +175,8 @@ def _with_word_files(section: Mapping[str, Any], file: Path) -> Mapping[str, Any
         try:
             lines = (file.parent / given).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            told = f"{setting}: {given}: {reason_of(error)}; list it, ['{given}'], or name a file of one word a line"
-            raise ConfigError(f"{file.name}{_line(file, setting)}: {told}", setting=setting) from None
+            message = f"{setting}: {given}: {reason_of(error)}; list it, ['{given}'], or name a file of one word a line"
+            raise ConfigError(f"{file.name}{_line(file, setting)}: {message}", setting=setting) from None
         return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
     deny, allow = section.get("deny"), section.get("allow")

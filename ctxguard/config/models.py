@@ -270,8 +270,8 @@ class PiiConfig(_Settings):
         for key, value in given.items() if isinstance(given, dict) else ():
             label = value if info.field_name == "fields" else key
             if label not in ("*", label_of(label)):
-                told = f"a label is of capital letters and underscores: write {label_of(label)}, not {label!r}"
-                raise ConfigError(told, setting=key)
+                message = f"a label is of capital letters and underscores: write {label_of(label)}, not {label!r}"
+                raise ConfigError(message, setting=key)
             if info.field_name == "strategy":
                 require_labels((label,), known, setting=f"strategy.{label}", others=True)
         return given
@@ -406,11 +406,11 @@ def _config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError
         faults.setdefault(tuple(place), []).append(detail)
     # if a value fits none of several types, report the type in which the error is nested deepest
     deepest = [place for place in faults if not any(other[: len(place)] == place != other for other in faults)]
-    told, cause = deepest[0], faults[deepest[0]][0].get("ctx", {}).get("error")
-    if isinstance(cause, ConfigError) and cause.setting and told[-1:] != (cause.setting,):
-        told = (*told, cause.setting)
+    keys, cause = deepest[0], faults[deepest[0]][0].get("ctx", {}).get("error")
+    if isinstance(cause, ConfigError) and cause.setting and keys[-1:] != (cause.setting,):
+        keys = (*keys, cause.setting)
     lines = (_line(".".join(place), faults[place], model) for place in deepest)
-    return ConfigError("; ".join(lines), setting=".".join(told) or None)
+    return ConfigError("; ".join(lines), setting=".".join(keys) or None)
 
 
 def _line(name: str, details: Sequence[ErrorDetails], model: type[BaseModel]) -> str:

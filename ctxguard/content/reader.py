@@ -178,8 +178,8 @@ def _read_file(path: Path, root: Path | None, request: _Request) -> FileExtracti
         reason = str(error)
     except (OSError, MemoryError, RecursionError) as error:
         reason = f"cannot be read ({reason_of(error)})"
-    told = f"{one_line(path)}: {reason}"
-    return FileExtractionResult(None, success=False, file_type=file_type, metadata=metadata, error=told)
+    message = f"{one_line(path)}: {reason}"
+    return FileExtractionResult(None, success=False, file_type=file_type, metadata=metadata, error=message)
 
 
 def _require_range(file_type: FileType, request: _Request) -> None:

@@ -82,12 +82,12 @@ def _reason(error: Exception) -> str:
     while current is not None:
         chain.append(type(current).__name__ + str(current))
         current = current.__cause__ or current.__context__
-    told = " ".join(chain)
+    messages = " ".join(chain)
     if isinstance(error, ImportError):
         return f"missing:{error.name}"
     if isinstance(error, MemoryError):
         return "needs more memory than a document is allowed"
-    if "Password" in told or "encrypted" in told:
+    if "Password" in messages or "encrypted" in messages:
         return "is protected by a password"
     text = " ".join(str(error).split()) if isinstance(error, ConversionError) else ""
     return text or f"is damaged or not what it claims to be ({type(error).__name__})"

@@ -196,8 +196,8 @@ class _AnthropicWeave(Weave):
             if self._is_hidden(block):
                 self.hidden.add(index)
         elif isinstance(said, dict):
-            told = {key: value for key, value in said.items() if key not in ("type", "partial_json", "citation")}
-            add_to(self.items[-1], told)
+            fields = {key: value for key, value in said.items() if key not in ("type", "partial_json", "citation")}
+            add_to(self.items[-1], fields)
             self._pieces.append(str(said.get("partial_json", "")))
             if "citation" in said:
                 self.items[-1]["citations"] = [*(self.items[-1].get("citations") or ()), said["citation"]]

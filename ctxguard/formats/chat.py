@@ -260,16 +260,18 @@ class _ChatWeave(Weave):
             return None if self.goes_on else event
         if not self.items:
             self.items = [{"role": "assistant", "content": None}]
-        told = {key: value for key, value in said.items() if key != "tool_calls" and not (self.round and key == "role")}
-        add_to(self.items[0], told)
+        fields = {
+            key: value for key, value in said.items() if key != "tool_calls" and not (self.round and key == "role")
+        }
+        add_to(self.items[0], fields)
         listed = records_of(said.get("tool_calls"))
         calls = [new for call in listed if (new := self._call_piece(call)) is not None]
         is_over = choice.get("finish_reason") is not None
-        if (is_over and not self._ends()) or (listed and not (calls or is_over or any(told.values()))):
+        if (is_over and not self._ends()) or (listed and not (calls or is_over or any(fields.values()))):
             return None
         if not self.round and not self.hidden:
             return event
-        return copy_with(event, {("choices", 0, "delta"): {**told, **({"tool_calls": calls} if calls else {})}})
+        return copy_with(event, {("choices", 0, "delta"): {**fields, **({"tool_calls": calls} if calls else {})}})
 
     def _call_piece(self, call: Body) -> Item | None:
         """Return a piece of a call with the index that the client sees; None if the call is hidden."""

@@ -227,8 +227,8 @@ def _parts(item: Item, kind: str, *, in_program: bool) -> list[PlacedPart]:
         return _reasoning_parts(item)
     if kind in _OUTPUT_OF or kind in _CALL_OF:
         require_field(item, "output" if kind in _CALL_OF else "action", unless=_INSTEAD)
-        told = [placed for key in _ACTIONS for placed in _leaves(get(item, key), (key,))]
-        return told or read_unknown(item, ())
+        texts = [placed for key in _ACTIONS for placed in _leaves(get(item, key), (key,))]
+        return texts or read_unknown(item, ())
     return read_unknown(item, ())
 
 

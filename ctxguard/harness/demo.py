@@ -122,8 +122,8 @@ def show_demo(report: Report) -> None:
     """Print the demo: the last question, both contexts, the summary of evicted messages, and the surviving facts."""
     console = Console(highlight=False)
     console.width = max(console.width, _NARROWEST)
-    told: list[RenderableType] = [_question(report), _contexts(report), *_trail(report), _answers(report), Text()]
-    console.print(Group(*told, _summary(report), _further()))
+    parts: list[RenderableType] = [_question(report), _contexts(report), *_trail(report), _answers(report), Text()]
+    console.print(Group(*parts, _summary(report), _further()))
 
 
 def _question(report: Report) -> Text:
@@ -156,13 +156,13 @@ def _row(run: DecisionRun) -> tuple[str | Text, ...]:
     roles = {d.artifact.kind for d in run.decisions}
     role = ROLES[decision.artifact.kind] if len(roles) == 1 else ""
     before, after = _sides(decision)
-    told = f"{len(run.decisions)} messages: {before}" if several else before
+    content = f"{len(run.decisions)} messages: {before}" if several else before
     if not decision.tokens_after:
-        return run.place, role, f"{run.tokens_before:,}", told, "", Text("dropped", style=COLORS["dropped"])
+        return run.place, role, f"{run.tokens_before:,}", content, "", Text("dropped", style=COLORS["dropped"])
     if decision.action == "kept":
-        return run.place, role, f"{run.tokens_before:,}", told, "", Text("the same", style=COLORS["kept"])
+        return run.place, role, f"{run.tokens_before:,}", content, "", Text("the same", style=COLORS["kept"])
     shown = Text.assemble((f"{decision.action}: ", COLORS[decision.action]), after)
-    return run.place, role, f"{run.tokens_before:,}", told, f"{run.tokens_after:,}", shown
+    return run.place, role, f"{run.tokens_before:,}", content, f"{run.tokens_after:,}", shown
 
 
 def _sides(decision: Decision) -> tuple[str, str]:

@@ -134,12 +134,12 @@ class Fidelity:
     def support(self, needs: Sequence[Need], context: Iterable[Artifact]) -> Support:
         """Return the number of needs, and how many of them a context contains."""
         texts = [self._text(artifact) for artifact in context]
-        held = told = 0
+        held = supported = 0
         for need in needs:
             holding = [text for text in texts if need.string in text]
             held += bool(holding)
-            told += any(self._tells(text, need) for text in holding)
-        return Support(len(needs), held, told)
+            supported += any(self._tells(text, need) for text in holding)
+        return Support(len(needs), held, supported)
 
     def _tells(self, text: str, need: Need) -> bool:
         return any(len(words & need.words) >= WORDS_NEEDED for words in self._words_near(text, need.string))

@@ -298,9 +298,9 @@ class _Player:
     def _judge(self, end: int, artifacts: list[Artifact], report: Report) -> None:
         own, session = self.result.figures, self.recorded.session
         native = session.adapter.write(session.native, artifacts)
-        told = self.judge.judge(self.recorded.artifacts[:end], artifacts, native, report)
-        if told:
-            verdicts = [replace(one, session=session.id, path=self.result.path, call=own.calls) for one in told]
+        judged = self.judge.judge(self.recorded.artifacts[:end], artifacts, native, report)
+        if judged:
+            verdicts = [replace(one, session=session.id, path=self.result.path, call=own.calls) for one in judged]
             own.judged(verdicts)
             self.result.places += verdicts[: MOST_PLACES - len(self.result.places)]
 

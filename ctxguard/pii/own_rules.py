@@ -60,14 +60,14 @@ def _rule(file: RuleFile, given: Mapping[str, Any]) -> Rule:
     rule.__post_init__()
     Matcher(rule, 0)  # raises an error now if a function of the rule cannot be imported
     if "check" in given and not _is_number_of_stdnum(given["check"]):
-        told = f"check of rule {rule.name} is not the name of a number in python-stdnum: {given['check']!r}"
-        raise ConfigError(f"{told}; write luhn, br.cpf, de.idnr, …", setting="check")
+        message = f"check of rule {rule.name} is not the name of a number in python-stdnum: {given['check']!r}"
+        raise ConfigError(f"{message}; write luhn, br.cpf, de.idnr, …", setting="check")
     for setting in EXPRESSIONS:
         if (steps := most_steps(getattr(rule, setting))) > _MOST_STEPS:
-            told = "can match one text in too many ways, or with too many steps, which is slow; shorten what repeats"
+            message = "can match one text in too many ways, or with too many steps, which is slow; shorten what repeats"
             if steps == float("inf"):
-                told = "repeats something without a limit, which is slow; instead of *, + or {2,}, write {1,64}"
-            raise ConfigError(f"{setting} of rule {rule.name} {told}", setting=setting)
+                message = "repeats something without a limit, which is slow; instead of *, + or {2,}, write {1,64}"
+            raise ConfigError(f"{setting} of rule {rule.name} {message}", setting=setting)
     return rule
 
 

@@ -266,8 +266,8 @@ def named_detectors(*names: str) -> tuple[Detector, ...]:
 @cache
 def _warn_of_names(name: str) -> None:
     """Log a warning, once, that what finds names is used alone. The command line prints it."""
-    told = f"the rule set {name} alone finds only names and postal addresses, no e-mail addresses or numbers"
-    logging.getLogger("ctxguard.config").warning("%s; add standard: rules standard,%s", told, name)
+    message = f"the rule set {name} alone finds only names and postal addresses, no e-mail addresses or numbers"
+    logging.getLogger("ctxguard.config").warning("%s; add standard: rules standard,%s", message, name)
 
 
 def country_rules(*countries: str) -> RuleSet:

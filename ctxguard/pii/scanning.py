@@ -99,15 +99,15 @@ def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
             judged += [(span, f"the echo of {place.line}:{place.column}", ()) for place in islice(known_as, 1)]
         found = resolve((span for span, _, faults in judged if not faults), record)
         known: set[tuple[int, str]] = set()
-        told: list[tuple[Span, str, str]] = []
+        explained: list[tuple[Span, str, str]] = []
         for span, rule, faults in judged:
             is_near = len(faults) == 1 and (faults[0] != NO_WORD or rule in checked)
             is_free = not any(one.start < span.end and span.start < one.end for one in found)
             if (span in found if not faults else is_near and is_free) and (span.start, span.label) not in known:
                 known.add((span.start, span.label))
-                told.append((span, rule, "".join(faults)))
-        places = _located(record, first, [span for span, _, _ in told], rules.find)
-        reasons += [(place, rule, fault) for place, (_, rule, fault) in zip(places, told, strict=True)]
+                explained.append((span, rule, "".join(faults)))
+        places = _located(record, first, [span for span, _, _ in explained], rules.find)
+        reasons += [(place, rule, fault) for place, (_, rule, fault) in zip(places, explained, strict=True)]
         first += record.count("\n")
     return sorted(reasons)
 
@@ -169,7 +169,7 @@ def _token_findings(masker: Masker, token: JsonToken, spans: Sequence[Span]) -> 
 def _located(record: str, first: int, spans: Sequence[Span], find: Find) -> Iterator[Place]:
     """Yield the places of findings in a record that begins in the line `first`, in JSON with their words."""
     words = _in_words(record, spans, find)
-    return (place._replace(place=told) for place, told in zip(_locate(record, first, iter(spans)), words, strict=True))
+    return (place._replace(place=text) for place, text in zip(_locate(record, first, iter(spans)), words, strict=True))
 
 
 def _in_words(record: str, spans: Sequence[Span], find: Find) -> Sequence[str]:
@@ -178,7 +178,7 @@ def _in_words(record: str, spans: Sequence[Span], find: Find) -> Sequence[str]:
     if not spans or not is_json(record):
         return words
     root = json.loads(record)
-    clean = cache(lambda told: "" if find(told) else told)
+    clean = cache(lambda text: "" if find(text) else text)
     waiting = deque(sorted(range(len(spans)), key=lambda number: spans[number].start))
     for start, end, path in json_paths(record):
         while waiting and spans[waiting[0]].start < end:

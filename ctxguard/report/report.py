@@ -72,9 +72,11 @@ def figure_lines(report: ReportData) -> list[str]:
 
 def _decision_lines(report: ReportData, most: int = 40) -> list[str]:
     """Format the decisions that changed something, one line each, at most `most` lines."""
-    told = [run for run in decision_runs(report.decisions) if run.decisions[0].action != "kept" or run.role is not None]
-    lines = list(map(_decision_line, told[:most]))
-    return [*lines, f"  … and {sum(len(r.decisions) for r in told[most:])} more"] if len(told) > most else lines
+    shown = [
+        run for run in decision_runs(report.decisions) if run.decisions[0].action != "kept" or run.role is not None
+    ]
+    lines = list(map(_decision_line, shown[:most]))
+    return [*lines, f"  … and {sum(len(r.decisions) for r in shown[most:])} more"] if len(shown) > most else lines
 
 
 def _decision_line(run: DecisionRun) -> str:

@@ -163,8 +163,8 @@ class _Repairing:
         mended = None if ended is None else ended.mended
         if self._unsound:
             mended = tuple(self._artifacts) if mended is None else mended
-            told = {id(was): reasons.get(id(self._artifacts[p]), why) for p, (was, why) in self._unsound.items()}
-            reasons = {**reasons, **told}
+            repairs = {id(was): reasons.get(id(self._artifacts[p]), why) for p, (was, why) in self._unsound.items()}
+            reasons = {**reasons, **repairs}
         return draft if mended is None else draft.revise(mended, action="repaired", reason=reasons, cause="fault")
 
     def _repair_all(self) -> _Settled | None:

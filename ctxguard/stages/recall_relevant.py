@@ -265,8 +265,8 @@ class _Recalling:
             is_refused = draft.dry and isinstance(error, SummarizerError)
             if isinstance(error, CtxguardError) and not is_refused:
                 raise
-            told = "not called in a dry run" if is_refused else f"failed ({type(error).__name__})"
-            failure = f"{told}; ranked by words alone"
+            reason = "not called in a dry run" if is_refused else f"failed ({type(error).__name__})"
+            failure = f"{reason}; ranked by words alone"
         else:
             found = {n: score for n, score in meanings.matches(vector).items() if n < asked}
             scores = by_ranks(scores, _weigh(history, found, asked))

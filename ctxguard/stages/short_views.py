@@ -93,8 +93,8 @@ def failure_of(result: Artifact) -> str | None:
     ended = outcome_of(text, ran=True)
     if ended.failed or is_flagged(result) or tagged is not None:
         return clipped(tagged[2] if tagged is not None else ended.words or text, LONGEST)
-    told = outcome_of(text, ran=False, reads=True)
-    return told.words or clipped(text, LONGEST) if told.failed else None
+    outcome = outcome_of(text, ran=False, reads=True)
+    return outcome.words or clipped(text, LONGEST) if outcome.failed else None
 
 
 _SENTENCE: Final = re.compile(
@@ -266,14 +266,14 @@ class _Ends(TextProcessor):
         """Return the last error lines that neither the text before `start` nor the text from `end` on shows whole."""
         text = self._source.text
         hidden = (text[span.start : span.end] for span in self._errors if span.end > start and span.start < end)
-        told = ""
+        content = ""
         for line in reversed(dict.fromkeys(hidden)):
             shown = f"{_APART}{clipped(line, _LONGEST)}\n"
-            if len(shown) + len(told) > available:
+            if len(shown) + len(content) > available:
                 length = available - len(_APART) - 1
-                return told or (f"{_APART}{clipped(line, length)}\n" if length >= _LEAST_BEGINNING else "")
-            told = shown + told
-        return told
+                return content or (f"{_APART}{clipped(line, length)}\n" if length >= _LEAST_BEGINNING else "")
+            content = shown + content
+        return content
 
 
 def short_view(
@@ -338,10 +338,10 @@ def short_speech(text: str, max_tokens: int, *, count: Count, handle: str | None
     """
     if count(text) <= max_tokens:
         return text
-    told = [stripped for one in sentences(text[:20_000] + "\n" + text[-20_000:]) if (stripped := one.strip())]
+    spoken = [stripped for one in sentences(text[:20_000] + "\n" + text[-20_000:]) if (stripped := one.strip())]
     words = len(text.split())
     end = f"; handle {handle}" if handle else ""
-    for first, last in ((told[0], told[-1]), *_ends_of_words(text, max_tokens)) if told else ():
+    for first, last in ((spoken[0], spoken[-1]), *_ends_of_words(text, max_tokens)) if spoken else ():
         left = words - len(first.split()) - len(last.split())
         shown = f"{first} [… {max(left, 1)} words left out by {_BY}{end} …] {last}".strip()
         if count(shown) <= max_tokens:

@@ -166,9 +166,9 @@ class Note(NamedTuple):
     @property
     def opening(self) -> str:
         """The first line: how many steps and media were evicted, and how many steps are told."""
-        told = f", {self.told} told" if 0 < self.told < self.steps else ""
+        listed = f", {self.told} told" if 0 < self.told < self.steps else ""
         left = f"; with them left {_counted(sorted(self.media.items()))}" if self.media else ""
-        return f"{self.steps} earlier step{'' if self.steps == 1 else 's'}{told}{left}."
+        return f"{self.steps} earlier step{'' if self.steps == 1 else 's'}{listed}{left}."
 
     @property
     def text(self) -> str:
@@ -272,8 +272,8 @@ def write_note(
         if before:
             lines.pop()
         lines.append((before + number, line))
-    told = [line if number == 1 else f"- {number}× {line.removeprefix('- ')}" for number, line in reversed(lines)]
-    return Note(steps, media, tuple(listed), tuple(told))
+    shown = [line if number == 1 else f"- {number}× {line.removeprefix('- ')}" for number, line in reversed(lines)]
+    return Note(steps, media, tuple(listed), tuple(shown))
 
 
 def _times_of(line: str) -> tuple[int, str]:

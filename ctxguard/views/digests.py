@@ -38,15 +38,15 @@ def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | No
     kind = file_type or detect(text)
     tree = _tree(text, kind)
     if tree is not None:
-        told = _of_tree(tree, max_tokens, count)
+        pieces = _of_tree(tree, max_tokens, count)
     else:
         most = int(_PIECES * max_tokens)
-        told, used = _fitting(_of_log(ends_of(text)) if kind in _LOGS else (), most, count)
+        pieces, used = _fitting(_of_log(ends_of(text)) if kind in _LOGS else (), most, count)
         # The beginning says what a text is about: the title of an issue, the subject of a mail.
-        begins = "" if told else _beginning(text, most, count)
-        names = _names_for(text, begins or "; ".join(told), max_tokens - used - count(begins) - 2, count)
-        told = [piece for piece in (*told, begins, names) if piece] if names else told
-    return _held_to(max_tokens, told or [_beginning(text, max_tokens, count)], count)
+        begins = "" if pieces else _beginning(text, most, count)
+        names = _names_for(text, begins or "; ".join(pieces), max_tokens - used - count(begins) - 2, count)
+        pieces = [piece for piece in (*pieces, begins, names) if piece] if names else pieces
+    return _held_to(max_tokens, pieces or [_beginning(text, max_tokens, count)], count)
 
 
 def _tree(text: str, file_type: FileType) -> object:
@@ -78,8 +78,8 @@ def _of_tree(tree: object, max_tokens: int, count: Count) -> list[str]:
                 chosen.append(place)
                 left -= tokens
                 last = key
-    told = labeled(values[place][:2] for place in sorted(chosen))
-    return [piece for piece in (size, told) if piece]
+    labels = labeled(values[place][:2] for place in sorted(chosen))
+    return [piece for piece in (size, labels) if piece]
 
 
 def _size_of(tree: object) -> str:
@@ -176,5 +176,5 @@ def digest_view(
         return text
     head = f"[{Source(text, handle=handle, by=by).note(f'digest of {total} tokens')}]"
     available = max_tokens - count(f"{head} ")
-    told = digest(text, available, count=count, file_type=file_type)
-    return f"{head} {told}" if told else _held_to(max_tokens, [head], count)
+    summary = digest(text, available, count=count, file_type=file_type)
+    return f"{head} {summary}" if summary else _held_to(max_tokens, [head], count)

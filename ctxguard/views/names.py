@@ -136,11 +136,11 @@ def names_under(pairs: Iterable[tuple[str, object]]) -> Iterator[Labeled]:
     """
     from ctxguard.views.processors.tree import MARK
 
-    told: set[str] = set()
+    seen: set[str] = set()
     for key, node in pairs:
-        if key not in told and _FIELD.fullmatch(key) is None:
+        if key not in seen and _FIELD.fullmatch(key) is None:
             yield from (("", name) for _, name in _runs(key))
-        told.add(key)
+        seen.add(key)
         # A mark that says how much a bounded view shows is not a value.
         if isinstance(node, str) and not node.startswith(MARK):
             names = tuple(name for _, name in _runs(ends_of(node)))
@@ -188,10 +188,10 @@ def walk(tree: object) -> Iterator[tuple[str, object]]:
 
 def labeled(names: Iterable[Labeled]) -> str:
     """Join names with their labels. Adjacent names with one label share it: `city Rome zip 00184 00185`."""
-    told, last = [], ""
+    labels, last = [], ""
     for label, name in names:
         if label and label != last:
-            told.append(label)
-        told.append(name)
+            labels.append(label)
+        labels.append(name)
         last = label
-    return " ".join(told)
+    return " ".join(labels)

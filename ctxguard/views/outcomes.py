@@ -103,8 +103,8 @@ def _outcome_of_run(lines: list[str]) -> StepOutcome | None:
     """Return the outcome by a test summary, exit code, or error in the last line; None if there is none of these."""
     summaries = [line for line in lines if _SUMMARY.fullmatch(line)]
     if summaries:
-        told = next((line for line in reversed(summaries) if _FAILING.search(line)), summaries[-1])
-        return StepOutcome(failed=_FAILING.search(told) is not None, words=clipped(told.strip("= "), LONGEST))
+        summary = next((line for line in reversed(summaries) if _FAILING.search(line)), summaries[-1])
+        return StepOutcome(failed=_FAILING.search(summary) is not None, words=clipped(summary.strip("= "), LONGEST))
     ended = next((found for line in (*lines[:1], *lines[-2:]) if (found := _EXIT.fullmatch(line))), None)
     if ended is not None and int(ended[1]):
         rest = [line for line in lines if line != ended[0].strip()]
@@ -124,11 +124,11 @@ def _reason(lines: list[str]) -> str:
     if not errors:  # a compiler begins the line with the place of the error
         errors = [n for n, line in enumerate(lines) if error_rank(line) == REPORTED and not names_no_reason(line)]
     first = errors[0] if errors else 0
-    told = [line for line in lines[first:] if not names_no_reason(line)]
+    reasons = [line for line in lines[first:] if not names_no_reason(line)]
     if lines[first].startswith("Traceback"):
         return _reason(lines[first:])
     # A message may continue on the next lines, such as one that quotes the text that was not found.
-    return clipped(" ".join((told or lines)[:_ERROR_LINES]), LONGEST)
+    return clipped(" ".join((reasons or lines)[:_ERROR_LINES]), LONGEST)
 
 
 def names_no_reason(line: str) -> bool:
@@ -140,14 +140,14 @@ def last_error(text: str) -> str:
     """Return the last line that reports an error in a text; empty if there is none."""
     errors = [finding.span for finding in find_errors(text).firsts if finding.rank == REPORTED]
     lines = text[errors[-1].start :].split("\n", 8) if errors else []
-    told = [line.strip() for line in lines[:8] if not names_no_reason(line)]
-    return clipped(told[0], LONGEST) if told else ""
+    reasons = [line.strip() for line in lines[:8] if not names_no_reason(line)]
+    return clipped(reasons[0], LONGEST) if reasons else ""
 
 
 def summary_of_tests(text: str) -> str:
     """Return the last summary of a test runner in a text; empty if there is none."""
-    told = [line.strip("= ") for line in map(str.strip, text.split("\n")) if _SUMMARY.fullmatch(line)]
-    return clipped(told[-1], LONGEST) if told else ""
+    summaries = [line.strip("= ") for line in map(str.strip, text.split("\n")) if _SUMMARY.fullmatch(line)]
+    return clipped(summaries[-1], LONGEST) if summaries else ""
 
 
 def clipped(text: str, length: int) -> str:

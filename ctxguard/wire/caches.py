@@ -86,8 +86,8 @@ class Caches:
     def opening(self, kind: Format, body: Body, owner: Owner) -> bytes:
         """Return a hash that identifies a conversation, computed from its sender and its first message from a user."""
         members, opening = _opening_of(kind, body)
-        told = [owner.scope, owner.session, kind.api, members[opening : opening + 1]]
-        return blake2b(self.bytes(told), digest_size=16).digest()
+        parts = [owner.scope, owner.session, kind.api, members[opening : opening + 1]]
+        return blake2b(self.bytes(parts), digest_size=16).digest()
 
     def bytes(self, value: object) -> bytes:
         """Return bytes that are the same for two JSON values if these are equal apart from cache markers."""

@@ -97,8 +97,8 @@ def _key_in(file: str | None) -> str | None:
     try:
         return None if file is None else Path(file).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        told = f"{file}: {reason_of(error)}; name a file that contains a key"
-        raise ConfigError(told, setting="vault_key_file") from None
+        message = f"{file}: {reason_of(error)}; name a file that contains a key"
+        raise ConfigError(message, setting="vault_key_file") from None
 
 
 def _audit_log(path: Path, vault_key_file: str | None) -> AuditLog:
@@ -302,9 +302,9 @@ def _forget(session: str | None, value: str | None, store: str | None, vault_key
     with existing_store(store or settings_of(None).store or "--store") as kept:
         vault = Vault(kept, key=_key_in(vault_key_file), ttl=Guarding().vault_ttl)
         sessions, erased = forget(vault, session, value, credential=key)
-    told = f"erased {counted(erased, 'value')}" if erased else "nothing to erase"
+    erasure = f"erased {counted(erased, 'value')}" if erased else "nothing to erase"
     name = "" if session is None else " of this name"
-    out(f"{told} in {counted(sessions, 'session')}{name}" if sessions else "no such session")
+    out(f"{erasure} in {counted(sessions, 'session')}{name}" if sessions else "no such session")
     raise typer.Exit(0 if erased else 1)
 
 

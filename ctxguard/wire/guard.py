@@ -111,8 +111,8 @@ class Prepared:
         """Response headers that tell the client counts, but no text. Empty if the request was not read."""
         if self.report is None:
             return {} if self.is_redacted is None else {f"{HEADERS}-masked": str(int(self.is_redacted))}
-        told = {**self.brief(self.report), **({"observed": 1} if self.report.observed else {})}
-        return {f"{HEADERS}-{name.replace('_', '-')}": str(count) for name, count in told.items()}
+        counts = {**self.brief(self.report), **({"observed": 1} if self.report.observed else {})}
+        return {f"{HEADERS}-{name.replace('_', '-')}": str(count) for name, count in counts.items()}
 
     def brief(self, report: Report) -> dict[str, int]:
         """Return the counts in a report, with the token count of the whole body as it is sent.
@@ -256,15 +256,15 @@ class Guard:
         self._tools = require_tools(settings.get("tools", {}))
         self._cache_control = settings.get("cache_control", False)
         if (holdout := share_of(settings.get("holdout", "0%"))) is None:
-            told = f"holdout is a share of the conversations such as '5%', not {settings['holdout']!r}"
-            raise ConfigError(told, setting="holdout")
+            message = f"holdout is a share of the conversations such as '5%', not {settings['holdout']!r}"
+            raise ConfigError(message, setting="holdout")
         self._holdout: float = holdout
         self._keeps_thinking = settings.get("keep_thinking")
         self._credentials = settings.get("credentials", Credentials())
         vault = settings.get("vault")
         if vault is not None and not hasattr(vault, "session"):
-            told = f"vault is that of all sessions here, not {type(vault).__name__}; write vault=Vault(store, key=…)"
-            raise ConfigError(told, setting="vault")
+            message = f"vault is that of all sessions here, not {type(vault).__name__}; write vault=Vault(store, key=…)"
+            raise ConfigError(message, setting="vault")
         self._threads = Threads(vault)
         self.metrics: Metrics = Metrics()
         self.refusals: dict[tuple[str, str], str] = {}
@@ -278,8 +278,8 @@ class Guard:
         self._new_values: OnNewValues = one_of(settings.get("new_values", "pass"), OnNewValues, "new_values")
         own = [detector for masker in stabilizer.stages.maskers for detector in masker.detectors]
         if self._new_values != "pass" and not own:
-            told = "new_values needs a stabilizer that masks: its rules say what a value is"
-            raise ConfigError(told, setting="new_values")
+            message = "new_values needs a stabilizer that masks: its rules say what a value is"
+            raise ConfigError(message, setting="new_values")
         self._scan_masker = None if self._new_values == "pass" else scan_masker(own)
         self._values = Values()
         self._hidden = HiddenValues()
@@ -469,8 +469,8 @@ class Guard:
             headers = {name: value for name, value in request.headers.items() if name != "content-encoding"}
             request = replace(request, body=decode_request(request.body, encoding, self.max_body), headers=headers)
         if len(request.body) > self.max_body:
-            told = f"the body has {len(request.body):,} bytes and may have {self.max_body:,}; raise max_body"
-            raise WireError(told, status=413)
+            message = f"the body has {len(request.body):,} bytes and may have {self.max_body:,}; raise max_body"
+            raise WireError(message, status=413)
         upload = split_parts(request.headers, request.body) if uploads else None
         has_texts = has_texts or upload is not None
         api = "texts" if has_texts else "unknown" if kind is None else kind.api
@@ -524,9 +524,9 @@ class Guard:
         if self.passes_unread(request.path):
             return Prepared(request.body)
         shown = shown_place(request.path, self._detectors)
-        told = f"ctxguard cannot read {request.method} requests to this path; to forward them unread and"
+        message = f"ctxguard cannot read {request.method} requests to this path; to forward them unread and"
         name = f"on_unreadable=[{shown!r}] (serve: --on-unreadable {shown})"
-        raise WireError(f"{told} unmasked, name the path: {name}", status=403)
+        raise WireError(f"{message} unmasked, name the path: {name}", status=403)
 
     def _stabilize(
         self, kind: Format, request: WireRequest, body: Mapping[str, object], retry: Retry | None
@@ -572,14 +572,14 @@ class Guard:
         if prompt is not None:
             prompt.note_sent(report, request.body)
         hidden = None if sent is None else self._hidden.of(sent)  # None if the original body is sent
-        told: dict[str, Any] = {"billed_to": billed_to, "prompt": prompt, "hidden": hidden}
+        fields: dict[str, Any] = {"billed_to": billed_to, "prompt": prompt, "hidden": hidden}
         if sent is None:
-            return Prepared(request.body, report, None, report.tokens_before, report.budget, **told)
+            return Prepared(request.body, report, None, report.tokens_before, report.budget, **fields)
         self._warn_of_fixed(report, stabilizer.budget_for(window, with_headroom=True))
         if self._cache_control:
             sent = with_breakpoints(sent, kind, model)
         reply = self._reply(kind, body, report, owner, thread, numberings[-1])
-        prepared = Prepared(write_body(sent), report, reply, tokens, report.budget, reading=reading, **told)
+        prepared = Prepared(write_body(sent), report, reply, tokens, report.budget, reading=reading, **fields)
         if reading is not None:
             reading.note_sent(prepared.body, report, reply)
         return prepared
@@ -614,8 +614,8 @@ class Guard:
         """Return the sender of a request, identified by everything in the request that may be a credential."""
         session = request.headers.get(SESSION_HEADER)
         if session is not None and not self.takes_sessions:
-            told = "several workers without a shared store cannot keep sessions; give --store"
-            raise WireError(f"{SESSION_HEADER}: {told}")
+            message = "several workers without a shared store cannot keep sessions; give --store"
+            raise WireError(f"{SESSION_HEADER}: {message}")
         headers = {name: value for name, value in request.headers.items() if name != SESSION_HEADER}
         return Owner(self._credentials.digest(headers, request.query, kind.base(request.path)), session)
 
@@ -658,6 +658,6 @@ def _unread_paths(given: object) -> tuple[str, ...]:
     if given == "refuse":
         return ()
     if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(p, str) and p for p in given):
-        told = f"on_unreadable is 'refuse' or a list of paths such as ['/v1/files'], not {given!r}"
-        raise ConfigError(told, setting="on_unreadable")
+        message = f"on_unreadable is 'refuse' or a list of paths such as ['/v1/files'], not {given!r}"
+        raise ConfigError(message, setting="on_unreadable")
     return tuple(given)

@@ -188,15 +188,15 @@ class _Forward:
             async with asyncio.timeout(self.body_timeout):
                 return await self._body(scope, receive)
         except TimeoutError:
-            told = f"the body of the request did not arrive within {self.body_timeout:g} seconds"
-            raise WireError(told, status=408) from None
+            message = f"the body of the request did not arrive within {self.body_timeout:g} seconds"
+            raise WireError(message, status=408) from None
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """Return the body of a request; raise `WireError` if it is too large."""
         most = self.guard.max_body
-        told = dict(scope["headers"]).get(b"content-length", b"0")
+        length = dict(scope["headers"]).get(b"content-length", b"0")
         too_large = WireError(f"the body is larger than {most:,} bytes; raise --max-body", status=413)
-        if told.isdigit() and int(told) > most:
+        if length.isdigit() and int(length) > most:
             raise too_large
         pieces: list[bytes] = []
         size = 0
@@ -241,12 +241,12 @@ class _Forward:
         if isinstance(error, httpx.TimeoutException):
             return 504, "upstream_timeout", "the provider did not answer in time"
         host = asked.copy_with(userinfo=None, path="/", query=None)
-        told = f"cannot reach {host} ({type(error).__name__}): is it up, and is this its address?"
+        message = f"cannot reach {host} ({type(error).__name__}): is it up, and is this its address?"
         if isinstance(error, httpx.ReadError | httpx.WriteError) or "disconnected" in str(error):
-            told = f"{host} closed the connection without an answer"
+            message = f"{host} closed the connection without an answer"
         elif isinstance(error, httpx.RemoteProtocolError):
-            told = f"{host} sent an answer that is incomplete or not HTTP"
-        return 502, "upstream_unreachable", told
+            message = f"{host} sent an answer that is incomplete or not HTTP"
+        return 502, "upstream_unreachable", message
 
     async def _pass_on(self, answer: httpx.Response, client: _Client, request: httpx.Request) -> None:
         """Pass a response on to the client as it arrives."""
@@ -278,8 +278,8 @@ class _Forward:
             self._count_failure("upstream_broke_off", answer.status_code)
             if not answer.headers.get("content-type", "").startswith("text/event-stream"):
                 raise  # the server closes the connection, which shows the client that the response is incomplete
-            told = str(error) if isinstance(error, CtxguardError) else "the provider broke the answer off"
-            await client.more(error_event("upstream_broke_off", told))
+            message = str(error) if isinstance(error, CtxguardError) else "the provider broke the answer off"
+            await client.more(error_event("upstream_broke_off", message))
         await client.end()
 
     def _upstream(self, path: str) -> tuple[httpx.URL, str]:

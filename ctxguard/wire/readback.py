@@ -162,8 +162,8 @@ def _turn_key(before: str, run: Sequence[Artifact]) -> str | None:
     said = "".join("".join(text.split()) for artifact in run for text in _visible_texts(artifact))
     if not (said or calls):
         return None
-    told = json.dumps([before, said, [(call.name, call.arguments) for call in calls]])
-    return f"said {hashlib.blake2b(told.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+    written = json.dumps([before, said, [(call.name, call.arguments) for call in calls]])
+    return f"said {hashlib.blake2b(written.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
 def _visible_texts(artifact: Artifact) -> list[str]:
@@ -297,21 +297,21 @@ class Reading:
         if is_hidden and turn.rounds > MOST_ROUNDS:
             asked = f"the model asked to read evicted texts {turn.rounds} times in a row"
             raise WireError(f"{asked}; send the request again, or raise the budget", status=502)
-        told = self.kind.as_history(self._accepted(items))
+        said = self.kind.as_history(self._accepted(items))
         results = self._results(ours, turn.rounds)
         turn = Turn(
             self.name,
             turn.rounds + 1,
             turn.before,
             (*turn.shown, *self.kind.without_calls(items, self.name)),
-            (*turn.plain, *self._plain(told), *self._plain(results)),
-            (*turn.masked, *told, *results),
+            (*turn.plain, *self._plain(said), *self._plain(results)),
+            (*turn.masked, *said, *results),
             turn.numbering,
         )
         if is_hidden:
             held = self.body.get(self.kind.history)
             before = held if isinstance(held, list) else self.kind.native(self.body)
-            listed = [*(before if isinstance(before, list) else [held]), *turn.plain[-len(told) - len(results) :]]
+            listed = [*(before if isinstance(before, list) else [held]), *turn.plain[-len(said) - len(results) :]]
             body = {**self.body, self.kind.history: listed}
             return replace(self.request, body=as_json(body), turn=turn)
         visible = self.kind.read(self._plain(self.kind.as_history(turn.shown)))
@@ -384,12 +384,12 @@ class Reading:
         """Return the passages in evicted messages that match a query best, each with the handle of its text."""
         left = [artifact for artifact in self.report.left if artifact.text]
         texts = [artifact.text for artifact in left]
-        told, tokens = "", 0
+        found, tokens = "", 0
         for number, passage in passages_for(texts, query):
             handle = handle_of(texts[number])
             piece = f"[{left[number].kind.value}, handle {handle}]\n{passage}\n"
             tokens += self.count(piece)
             if tokens > self._size():
                 break
-            told += piece
-        return told or "[nothing that has left this conversation matches]"
+            found += piece
+        return found or "[nothing that has left this conversation matches]"

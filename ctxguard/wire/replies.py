@@ -141,8 +141,8 @@ class Reply(Restorer):
         if self.scan is not None and self.scan.hides:
             text = raw.decode(errors="replace")
             if self.scan.text(text) != text:
-                told = "the answer cannot be read, and introduces a value, so it is not passed on"
-                raise WireError(told, status=502)
+                message = "the answer cannot be read, and introduces a value, so it is not passed on"
+                raise WireError(message, status=502)
         return raw
 
     def learn(self, answer: object) -> None:

@@ -330,8 +330,8 @@ def forget(vault: Vault, session: str | None, value: str | None = None, *, crede
     erased = sum(vault.forget(name, value) for name in found)
     if unread := len(listed) - len(known):
         kind, fault = ("", "") if session is None else (" of this name", " and may be the same")
-        told = f"erased {erased} in {len(found)} sessions{kind}, but {unread} other names cannot be read{fault}"
-        raise VaultError(f"{told}; if another key sealed them, give the key that did")
+        message = f"erased {erased} in {len(found)} sessions{kind}, but {unread} other names cannot be read{fault}"
+        raise VaultError(f"{message}; if another key sealed them, give the key that did")
     return len(found), erased
 
 

@@ -223,12 +223,14 @@ def _exchange(
     asked: WireRequest | None = _wire_request(request, (yield Ask(getattr(request, read))))
     answer: Any = None
     billed: Counter[str] = Counter()
-    told: Mapping[str, str] | None = None
+    shown: Mapping[str, str] | None = None
     try:
         while asked is not None:
             prepared, answer = yield from sender.exchange(asked)
-            told = prepared.headers if told is None else told  # of the client's own request, not of follow-up requests
-            _without_ours(answer).headers.update(told)
+            shown = (
+                prepared.headers if shown is None else shown
+            )  # of the client's own request, not of follow-up requests
+            _without_ours(answer).headers.update(shown)
             _refuse_json_lines(answer, prepared)
             if not _is_read(answer, prepared, guard, path):
                 return answer
@@ -407,8 +409,8 @@ class _GuardedStream:
     def _next(self, prepared: Prepared, answer: Any) -> None:  # noqa: ANN401
         """Continue with the response to a follow-up request."""
         if not 200 <= answer.status_code < 300 or not _is_stream(answer):
-            told = f"the provider refused the follow-up request for this response (status {answer.status_code})"
-            raise UnreadableError(told, cause="read_back_refused")
+            message = f"the provider refused the follow-up request for this response (status {answer.status_code})"
+            raise UnreadableError(message, cause="read_back_refused")
         weave = self._events.weave
         if weave is not None:
             weave.again()
@@ -509,8 +511,8 @@ def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardS
     """
     given = cast("Any", client)
     if not (hasattr(given, "_client") and hasattr(given, "with_options")):
-        told = f"expected a client of OpenAI's or Anthropic's SDK, got {type(client).__name__}"
-        raise ConfigError(f"{told}; write guarded(client, Stabilizer(budget=…))", setting="client")
+        message = f"expected a client of OpenAI's or Anthropic's SDK, got {type(client).__name__}"
+        raise ConfigError(f"{message}; write guarded(client, Stabilizer(budget=…))", setting="client")
     # the SDKs have no public attribute for a client's HTTP client
     http_client = guarded_http_client(given._client, as_guard(guard, settings))  # noqa: SLF001
     return cast("Client", given.with_options(http_client=http_client))

@@ -13,7 +13,7 @@ from ctxguard.harness.page import _FILTERS, _charts, _Seen, _ShownCut, replay_pa
 from ctxguard.harness.pricing import PriceModel
 from ctxguard.harness.recordings import Recording
 from ctxguard.harness.replay import served_contexts
-from ctxguard.harness.summary import replay_report
+from ctxguard.harness.replay_output import replay_report
 from ctxguard.report.page import render
 from ctxguard.stabilizer import Stabilizer
 

@@ -134,8 +134,10 @@ class AnswerScan:
             self._seen.add((label, value))
             self._note(label)
         if self._action == "refuse":
-            told = f"the answer introduces a value ({label}) that was in no message; new_values='refuse' ends it here"
-            raise WireError(told, status=502)
+            message = (
+                f"the answer introduces a value ({label}) that was in no message; new_values='refuse' ends it here"
+            )
+            raise WireError(message, status=502)
         return self._masker.redaction(label) if self._action == "mask" else value
 
 

@@ -350,8 +350,8 @@ def require_tools(tools: Mapping[str, bool]) -> Mapping[str, bool]:
     """
     for name in tools:
         if name != OUTWARD and "[" not in name and (hint := nearest(name, [OUTWARD], likeness=_LIKENESS)):
-            told = f"no tools are meant by {name!r}{hint}; for a tool of this name, write '[{name[:1]}]{name[1:]}'"
-            raise ConfigError(told, setting=f"tools.{name}")
+            message = f"no tools are meant by {name!r}{hint}; for a tool of this name, write '[{name[:1]}]{name[1:]}'"
+            raise ConfigError(message, setting=f"tools.{name}")
     return tools
 
 

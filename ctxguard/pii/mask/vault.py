@@ -166,8 +166,8 @@ def session_vault(vault: object) -> SessionVault | None:
     """
     if vault is None or isinstance(vault, SessionVault):
         return vault
-    told = f"vault is one session's, not {type(vault).__name__}; get it by Vault.session('its name')"
-    raise ConfigError(f"{told}; must not be async" if hasattr(vault, "cr_code") else told, setting="vault")
+    message = f"vault is one session's, not {type(vault).__name__}; get it by Vault.session('its name')"
+    raise ConfigError(f"{message}; must not be async" if hasattr(vault, "cr_code") else message, setting="vault")
 
 
 class SessionVault(GivesBack):

@@ -143,10 +143,10 @@ class SessionRecords:
     def __init__(self, store: Store, keys: KeyRing, ttl: float | None, session: str) -> None:
         if not isinstance(session, str) or not session:
             given = type(session).__name__ if session else repr(session)
-            told = f"a session needs a name of its own: the conversation's id, not {given}; is there a thread_id?"
+            message = f"a session needs a name of its own: the conversation's id, not {given}; is there a thread_id?"
             if not isinstance(session, (str, type(None))):
-                told += " where a function chooses, write vault=lambda context: vaults.session('its name')"
-            raise ConfigError(told, setting="session")
+                message += " where a function chooses, write vault=lambda context: vaults.session('its name')"
+            raise ConfigError(message, setting="session")
         self.namespace = "vault-" + hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()
         self._store = store
         self._keys = keys
