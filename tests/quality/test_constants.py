@@ -10,6 +10,7 @@ from ctxguard import Stabilizer
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = ROOT / "ctxguard" / "stages"
+COUNTING = ROOT / "ctxguard" / "tokens" / "artifact_counter.py"
 RECORD = ROOT / "docs" / "decisions" / "0007_constants.md"
 _ROW = re.compile(r"^\| `([a-z_]+)\.([A-Za-z_]+)` \| ([^|]+) \| (.+) \|$", re.MULTILINE)
 EMPTY = {"", "–", "?"}
@@ -34,7 +35,8 @@ def modules_of_the_default_chain():
 def numbers_in(name):
     """Return the module-level constants of a module that hold a number, with the source of their values."""
     found = {}
-    for node in ast.parse((STAGES / f"{name}.py").read_text(encoding="utf-8")).body:
+    path = COUNTING if name == COUNTING.stem else STAGES / f"{name}.py"
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         value = getattr(node, "value", None)
         if isinstance(target, ast.Name) and isinstance(value, ast.expr) and _is_numeric(value):
@@ -56,7 +58,8 @@ def _is_numeric(value):
 
 
 def constants():
-    return {(name, each): value for name in modules_of_the_default_chain() for each, value in numbers_in(name).items()}
+    names = modules_of_the_default_chain() | {COUNTING.stem}
+    return {(name, each): value for name in names for each, value in numbers_in(name).items()}
 
 
 def rows():
