@@ -63,10 +63,10 @@ class Restorer:
         """
         from ctxguard.pii.mask.unmask import gets_values
 
-        named = list(tools) or [Tool()]
+        candidates = list(tools) or [Tool()]
         return all(
             tool.name in self.outputs or gets_values(self.tools, tool.name, is_outward=tool.is_providers)
-            for tool in named
+            for tool in candidates
         )
 
     def links(self) -> Links | None:

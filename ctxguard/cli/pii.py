@@ -221,8 +221,8 @@ def _scan_text(found: Mapping[str, Sequence[Place]], unread: Mapping[str, str], 
     lines = [f"{file}:{place}" for file in found for place in found[file]]
     counts = Counter(place.label for places in found.values() for place in places)
     total = counted(sum(counts.values()), "finding")
-    found_labels = ", ".join(f"{count} {label}" for label, count in counts.most_common())
-    summary = f"{total} in {counted(len(found), 'file')}" + (f": {found_labels}" if found_labels else "")
+    kinds = ", ".join(f"{count} {label}" for label, count in counts.most_common())
+    summary = f"{total} in {counted(len(found), 'file')}" + (f": {kinds}" if kinds else "")
     missing = f"{counted(len(unread), 'file')} could not be searched" if unread else ""
     return "\n".join([*lines, "; ".join(filter(None, (summary, missing, limits)))])
 

@@ -134,8 +134,8 @@ def require_labels(labels: Iterable[str], known: Collection[str], *, setting: st
     for label in set(labels).difference(known):
         near = get_close_matches(str(label).upper(), known, n=1, cutoff=_TYPO)
         if near or not others:
-            message = f" (did you mean {near[0]!r}?)" if near else f"; there are {', '.join(sorted(known))}"
-            raise ConfigError(f"unknown label {label!r}{message}", setting=setting)
+            hint = f" (did you mean {near[0]!r}?)" if near else f"; there are {', '.join(sorted(known))}"
+            raise ConfigError(f"unknown label {label!r}{hint}", setting=setting)
 
 
 def check_text(text: object) -> None:

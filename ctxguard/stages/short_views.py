@@ -266,14 +266,14 @@ class _Ends(TextProcessor):
         """Return the last error lines that neither the text before `start` nor the text from `end` on shows whole."""
         text = self._source.text
         hidden = (text[span.start : span.end] for span in self._errors if span.end > start and span.start < end)
-        content = ""
+        lines = ""
         for line in reversed(dict.fromkeys(hidden)):
             shown = f"{_APART}{clipped(line, _LONGEST)}\n"
-            if len(shown) + len(content) > available:
+            if len(shown) + len(lines) > available:
                 length = available - len(_APART) - 1
-                return content or (f"{_APART}{clipped(line, length)}\n" if length >= _LEAST_BEGINNING else "")
-            content = shown + content
-        return content
+                return lines or (f"{_APART}{clipped(line, length)}\n" if length >= _LEAST_BEGINNING else "")
+            lines = shown + lines
+        return lines
 
 
 def short_view(

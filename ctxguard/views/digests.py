@@ -78,8 +78,8 @@ def _of_tree(tree: object, max_tokens: int, count: Count) -> list[str]:
                 chosen.append(place)
                 left -= tokens
                 last = key
-    labels = labeled(values[place][:2] for place in sorted(chosen))
-    return [piece for piece in (size, labels) if piece]
+    names = labeled(values[place][:2] for place in sorted(chosen))
+    return [piece for piece in (size, names) if piece]
 
 
 def _size_of(tree: object) -> str:
@@ -176,5 +176,5 @@ def digest_view(
         return text
     head = f"[{Source(text, handle=handle, by=by).note(f'digest of {total} tokens')}]"
     available = max_tokens - count(f"{head} ")
-    summary = digest(text, available, count=count, file_type=file_type)
-    return f"{head} {summary}" if summary else _held_to(max_tokens, [head], count)
+    body = digest(text, available, count=count, file_type=file_type)
+    return f"{head} {body}" if body else _held_to(max_tokens, [head], count)
