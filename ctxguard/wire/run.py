@@ -209,8 +209,8 @@ def summary(metrics: Metrics, *, observed: bool = False) -> Iterator[str]:
     kinds = ("input", "cached", "written", "output")
     billed, cached, written, output = (metrics.get("billed.tokens", kind=kind) for kind in kinds)
     if billed:
-        kinds = f"{cached:,} cached" + (f", {written:,} written to the cache" if written else "")
-        yield f"the provider reported {billed:,} input ({kinds}) and {output:,} output tokens"
+        caching = f"{cached:,} cached" + (f", {written:,} written to the cache" if written else "")
+        yield f"the provider reported {billed:,} input ({caching}) and {output:,} output tokens"
     if held := metrics.get("billed.answers", group="holdout"):
         others = metrics.get("billed.answers") - held
         whole = metrics.get("billed.tokens", kind="input", group="holdout")
