@@ -47,8 +47,8 @@ class CrewAnswer:
         if isinstance(answer, list):
             return [self._call(call) for call in answer]
         if isinstance(answer, BaseModel):
-            written = self.restorer.searched(answer.model_dump_json(), is_call=True)
-            return type(answer).model_validate_json(self.restorer.arguments(written))
+            restored = self.restorer.restored_arguments(answer.model_dump_json(), gives_values=True)
+            return type(answer).model_validate_json(restored)
         return answer
 
     def piece(self, text: str) -> str:
