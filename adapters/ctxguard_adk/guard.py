@@ -11,14 +11,10 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.set_model_response_tool import SetModelResponseTool
 from google.genai import types
 
-from ctxguard.adapting.per_run import (
-    OnReport,
-    PerRun,
-    RecallToolFactory,
-    RunOptions,
-    takes_stabilizer,
-)
+from ctxguard.adapting.misuse import takes_stabilizer
+from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request
+from ctxguard.adapting.tool_calls import RecallToolFactory
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError
 from ctxguard.formats.gemini import GoogleAdapter

@@ -14,7 +14,8 @@ with extra("crewai", "ctxguard_crewai needs CrewAI"):
     from crewai import BaseLLM
     from crewai.utilities.exceptions.context_window_exceeding_exception import LLMContextLengthExceededError
 
-from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions, takes_stabilizer
+from ctxguard.adapting.misuse import takes_stabilizer
+from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import ConfigError

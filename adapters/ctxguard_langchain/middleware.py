@@ -17,7 +17,8 @@ from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.runtime import get_runtime
 
-from ctxguard.adapting.per_run import ForRun, NotAFunction, OnReport, PerRun, RunOptions, takes_stabilizer
+from ctxguard.adapting.misuse import NotAFunction, takes_stabilizer
+from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, asynchronous, synchronous
@@ -95,7 +96,7 @@ class ContextGuardMiddleware(NotAFunction, _Middleware, metaclass=_Class):
             is not a whole number of at least 1.
     """
 
-    told_if_called = "ContextGuardMiddleware is for create_agent(middleware=[…])", "middleware"
+    error_if_called = "ContextGuardMiddleware is for create_agent(middleware=[…])", "middleware"
 
     @takes_stabilizer("ContextGuardMiddleware")
     def __init__(

@@ -16,8 +16,10 @@ from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from ctxguard.adapting.fields import are_same_objects, get
-from ctxguard.adapting.per_run import NotAFunction, OnReport, PerRun, RecallToolFactory, RunOptions, takes_stabilizer
+from ctxguard.adapting.misuse import NotAFunction, takes_stabilizer
+from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request, plain_settings
+from ctxguard.adapting.tool_calls import RecallToolFactory
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard.settings import NotMiddleware, extra
@@ -131,7 +133,7 @@ class ContextGuard(NotAFunction, Runnable[LanguageModelInput, list[BaseMessage]]
     """
 
     wrap_tool_call = NotMiddleware()
-    told_if_called = "this ContextGuard is a step of a chain of LangChain", "stabilizer"
+    error_if_called = "this ContextGuard is a step of a chain of LangChain", "stabilizer"
 
     @takes_stabilizer("ContextGuard")
     def __init__(

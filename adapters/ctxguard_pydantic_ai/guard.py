@@ -16,17 +16,11 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturn, ToolRet
 
 from ctxguard.adapting.adapter import window_for
 from ctxguard.adapting.fields import Path, copy_with, parse_json
-from ctxguard.adapting.per_run import (
-    ForRun,
-    NotAFunction,
-    OnReport,
-    PerRun,
-    RecallToolFactory,
-    RunOptions,
-    takes_stabilizer,
-)
+from ctxguard.adapting.misuse import NotAFunction, takes_stabilizer
+from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.restoring import Restorer
+from ctxguard.adapting.tool_calls import RecallToolFactory
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError, HistoryError
@@ -253,7 +247,7 @@ class ContextGuard(NotAFunction, AbstractCapability[Any]):
     )
 
     wrap_tool_call = NotMiddleware()
-    told_if_called = "this ContextGuard is for Agent(capabilities=[…]) of PydanticAI", "capabilities"
+    error_if_called = "this ContextGuard is for Agent(capabilities=[…]) of PydanticAI", "capabilities"
 
     def __post_init__(self) -> None:
         options = RunOptions(

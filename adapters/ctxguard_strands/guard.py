@@ -17,16 +17,11 @@ with extra("strands", "ctxguard_strands needs Strands Agents from 1.62 on"):
     from strands.types.events import ToolResultEvent
     from strands.types.exceptions import ContextWindowOverflowException
 
-from ctxguard.adapting.per_run import (
-    ForRun,
-    OnReport,
-    PerRun,
-    RecallToolFactory,
-    RunOptions,
-    takes_stabilizer,
-)
+from ctxguard.adapting.misuse import takes_stabilizer
+from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request
 from ctxguard.adapting.restoring import Restorer
+from ctxguard.adapting.tool_calls import RecallToolFactory
 from ctxguard.draft import adrive
 from ctxguard.tokens.schemas import fields_of
 from ctxguard.wire.replies import Reply

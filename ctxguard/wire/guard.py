@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 from ctxguard.adapting.adapter import require_stabilizer, texts_flow, window_for
 from ctxguard.adapting.fields import get
 from ctxguard.adapting.json_walk import Use
-from ctxguard.adapting.per_run import OnReport, tell, valid_listener
+from ctxguard.adapting.per_run import OnReport, notify, require_listener
 from ctxguard.adapting.restoring import session_of
 from ctxguard.checks.no_pii import shown_place
 from ctxguard.draft import Ask, adrive, drive
@@ -251,7 +251,7 @@ class Guard:
         self.max_body: int = settings.get("max_body", 50_000_000)
         self.max_answer: int = settings.get("max_answer", 50_000_000)
         self.takes_sessions: bool = settings.get("takes_sessions", True)
-        self.on_report: OnReport | None = valid_listener(settings.get("on_report"))
+        self.on_report: OnReport | None = require_listener(settings.get("on_report"))
         self._audit = settings.get("audit")
         self._tools = require_tools(settings.get("tools", {}))
         self._cache_control = settings.get("cache_control", False)
@@ -458,7 +458,7 @@ class Guard:
         for kind in (prepared.hidden or {}).keys() - {"LITERAL"} if is_clients else ():
             self.metrics.add("masked_kinds", kind=kind)
         self.metrics.add("masked_requests", int(is_clients and report.brief()["masked"] > 0))
-        tell(self.on_report, report, request.headers.get(SESSION_HEADER))
+        notify(self.on_report, report, request.headers.get(SESSION_HEADER))
 
     def _enforce(self, request: WireRequest, retry: Retry | None) -> Generator[Ask, object, Prepared]:
         kind = format_of(request.method, request.path)

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mappin
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, Unpack, cast
 
-from ctxguard.adapting.per_run import takes_stabilizer
+from ctxguard.adapting.misuse import takes_stabilizer
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.formats.registry import format_of
