@@ -92,17 +92,15 @@ def guarded_llm(
     options = RunOptions(
         window=window, keep_thinking=keep_thinking, on_report=on_report, restore=restore, new_values=new_values
     )
-    guard = _Guard(PerRun(stabilizer, vault, options), restore=restore)
     made: Any = llm.model_copy()
     made.__class__ = _guarded_class(cast("Any", type(llm)))
-    vars(made)[_GUARD] = guard
+    vars(made)[_GUARD] = _Guard(PerRun(stabilizer, vault, options))
     return cast("LLM", made)
 
 
 @dataclass(frozen=True, slots=True)
 class _Guard:
     per_run: PerRun[LLMCall]
-    restore: bool
 
     def prepared(
         self,
@@ -127,9 +125,9 @@ class _Guard:
         )
         changes: dict[str, Any] = {"tools": list(done.tools)} if arguments.get("tools") else {}
         answer = None
-        if restorer is not None and (self.restore or run.vault is not None):
+        if restorer is not None and (run.options.restore or run.vault is not None):
             restorer.wants_json = output is not None
-            answer = CrewAnswer(restorer, self.restore)
+            answer = CrewAnswer(restorer, is_shown=run.options.restore)
             if functions := arguments.get("available_functions"):
                 changes["available_functions"] = answer.functions(functions)
         return list(with_parts(done.messages)), {**arguments, **changes}, answer

@@ -126,7 +126,6 @@ class ContextGuardMiddleware(NotAFunction, _Middleware, metaclass=_Class):
         )
         self.per_run: PerRun[Runtime[Any]] = PerRun(stabilizer, vault, options)
         self.persist = persist
-        self.restore = restore
         self._order = OrderWatch()
 
     @property
@@ -148,9 +147,9 @@ class ContextGuardMiddleware(NotAFunction, _Middleware, metaclass=_Class):
         self._order.look(handler, self.name)
         run = self.per_run.of(request.runtime)
         try:
-            return (yield Ask(handler, ((yield from _stabilize(run, request, restore=self.restore)),)))
+            return (yield Ask(handler, ((yield from _stabilize(run, request)),)))
         except _OVERFLOWS:
-            return (yield Ask(handler, ((yield from _stabilize(run, request, restore=self.restore, overflowed=True)),)))
+            return (yield Ask(handler, ((yield from _stabilize(run, request, overflowed=True)),)))
 
     awrap_model_call = asynchronous(wrap_model_call)  # type: ignore[arg-type]  # the base class says what is awaited
     """Asynchronous version of `wrap_model_call`."""
@@ -202,7 +201,7 @@ class _PersistingMiddleware(ContextGuardMiddleware):
 
 
 def _stabilize(
-    run: ForRun, request: ModelRequest[Any], *, restore: bool, overflowed: bool = False
+    run: ForRun, request: ModelRequest[Any], *, overflowed: bool = False
 ) -> Generator[Ask, object, ModelRequest[Any]]:
     sent, restorer = yield from run.flow(
         ADAPTER,
@@ -216,7 +215,7 @@ def _stabilize(
     if prompt:
         prompt = [rest.pop(0)] if rest and isinstance(rest[0], SystemMessage) else []
     changes = {**_prompt_fields(request, prompt), **_tool_fields(request, sent.tools)}
-    if restore and restorer is not None:
+    if run.options.restore and restorer is not None:
         changes["model"] = _restoring(request, restorer)
     return request.override(messages=cast("Any", rest), **changes)
 
