@@ -114,6 +114,7 @@ def _free(span: Span, kept: Sequence[Span], text: str) -> Sequence[Span]:
 
 _TYPO: Final = 0.75  # the similarity of `EMAIL` with two letters swapped is 0.8, that of `PERSON_NAME` and `PERSON` 0.7
 RULE_SET: Final = "RuleSet('name', (rule, …))"
+"""How to write a rule set, for error messages."""
 
 
 def require_labels(labels: Iterable[str], known: Collection[str], *, setting: str, others: bool = False) -> None:
@@ -144,7 +145,7 @@ def check_text(text: object) -> None:
         raise TypeError(f"expected a string, got {type(text).__name__}; decode bytes, and write numbers as str(…)")
 
 
-def values_of(values: object, setting: str) -> list[str]:
+def require_strings(values: object, setting: str) -> list[str]:
     """Return `values` (those of `allow` or `deny`) as a list of strings.
 
     Raises:

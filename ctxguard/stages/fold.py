@@ -5,8 +5,9 @@ arrived. No text is written, masked, or searched here. A shortened artifact is a
 trail is a number of reserved tokens; `short_views` and `trail` write both later, within these limits, and only for the
 context that is sent. So all counts here are upper bounds of what is sent.
 
-`stable_window` explains the terms. Exchanges are given by their index in the history, and artifacts by their position.
-Where a number was chosen by measuring, `docs/decisions/0012_window.md` says how.
+The settings of a window, `WindowSettings`, come first. `stable_window` explains the terms. Exchanges are given by their
+index in the history, and artifacts by their position. Where a number was chosen by measuring,
+`docs/decisions/0012_window.md` says how.
 """
 
 from __future__ import annotations
