@@ -15,6 +15,7 @@
 | `misuse` | the errors for a guard that is called with wrong arguments, or given to a framework in the wrong place |
 | `restoring` | `WholeRestorer`, `StreamRestorer`: restore masked values in a response, or in the next piece of one |
 | `stored` | `StoredTexts`: masks what a framework stores, and restores what it loads |
+| `planting` | instances of a framework's classes with a test value in each field, for `ctxguard.testing` |
 """
 
 from ctxguard.settings import names_in_stub
