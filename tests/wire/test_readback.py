@@ -285,7 +285,7 @@ def test_a_streamed_answer_keeps_its_id_and_the_next_request_goes_on_from_the_la
         with pytest.raises(json.JSONDecodeError):  # of the scripted provider, to which it is passed on
             http.get("http://provider/v1/responses/resp_2")
     assert (refused.status_code, sent) == (409, 6)
-    assert "in parts: keep what the stream brought" in refused.json()["error"]["message"]
+    assert "in parts; use the answer that was streamed" in refused.json()["error"]["message"]
     assert set(named) == {"resp_4"}
     assert model.bodies[-1]["previous_response_id"] == "resp_5"
 
