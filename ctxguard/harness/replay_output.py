@@ -14,14 +14,24 @@ from ctxguard.harness.gain import judges
 from ctxguard.harness.summary import advice, cheapest, summary
 from ctxguard.report.printing import ReportFormat, counted, fitted, note, out
 
-MOST_NOTES: Final = 20  # more notes would scroll the report out of view
-FORMATS: Final[Mapping[str, ReportFormat]] = {".json": "json", ".html": "html", ".htm": "html"}
+_MOST_NOTES: Final = 20  # more notes would scroll the report out of view
+_FORMATS: Final[Mapping[str, ReportFormat]] = {".json": "json", ".html": "html", ".htm": "html"}
+"""Formats by the suffix of a file; any other file gets the text."""
 
 
 def replay_report(
     sources: list[str], plan: Plan, results: Results, seconds: float, processes: int, title: str | None
 ) -> ReplayReport:
-    """Build the report on a replay that took `seconds` seconds."""
+    """Return the report on a replay.
+
+    Args:
+        sources: The files, folders, globs, and URLs of the recordings.
+        plan: The settings that were compared, and the prices.
+        results: The results, one tally for each setting.
+        seconds: How long the replay took.
+        processes: Number of processes in which it ran.
+        title: The title; None names the number of sessions and calls.
+    """
     count = plan.settings[0].stabilizer.counter.counter
     figures = results.tallies[0].figures
     return ReplayReport(
@@ -70,7 +80,7 @@ def print_report(
     """
     from ctxguard.harness.page import replay_page
 
-    files = [(path, FORMATS.get(path.suffix, "text")) for path in outputs]
+    files = [(path, _FORMATS.get(path.suffix, "text")) for path in outputs]
     files += [] if html is None else [(html, "html")]
     forms = {form, *(each for _, each in files)}
     shown: dict[ReportFormat, str] = {}
@@ -96,10 +106,10 @@ def print_notes(made: ReplayReport, results: Results, worse: list[str], support:
         worse: Lines on figures that are worse than in the baseline.
         support: Minimum support that the cheapest setting must reach.
     """
-    for each in results.skipped[:MOST_NOTES]:
+    for each in results.skipped[:_MOST_NOTES]:
         note(f"skipped {each}")
-    if made.skipped_count > MOST_NOTES:
-        note(f"skipped {made.skipped_count - MOST_NOTES} more; all are in the JSON report")
+    if made.skipped_count > _MOST_NOTES:
+        note(f"skipped {made.skipped_count - _MOST_NOTES} more; all are in the JSON report")
     for line in advice(made):
         note(line)
     for line in worse:
