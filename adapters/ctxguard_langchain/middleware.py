@@ -23,9 +23,10 @@ from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.settings import NotMiddleware
+from ctxguard_langchain.models import model_name, model_window, tool_schemas
 from ctxguard_langchain.order import OrderWatch
-from ctxguard_langchain.restoring import restoring
-from ctxguard_langchain.runnables import ADAPTER, model_name, model_window, replacing, tool_schemas
+from ctxguard_langchain.restoring import restoring_model
+from ctxguard_langchain.runnables import ADAPTER, replacing
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -225,7 +226,7 @@ def _restoring(request: ModelRequest[Any], restorer: Restorer) -> BaseChatModel:
     form, schemas = request.response_format, _output_schemas(request)
     wants_json = form is not None and not isinstance(form, ToolStrategy)
     outputs = [str(schema["name"]) for schema in schemas]
-    return restoring(request.model, replace(restorer, wants_json=wants_json, outputs=outputs))
+    return restoring_model(request.model, replace(restorer, wants_json=wants_json, outputs=outputs))
 
 
 def _sent(request: ModelRequest[Any]) -> Request[Sequence[BaseMessage]]:

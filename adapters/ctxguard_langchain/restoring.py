@@ -18,9 +18,11 @@ _ARGUMENTS: Final = ("input", "args", "arguments", "partial_json")
 """Keys of the arguments in a block of content that is a tool call, or a piece of one."""
 _CALLS: Final = frozenset({"tool_use", "input_json_delta", "function_call", "tool_call", "tool_call_chunk"})
 """Types of blocks that are tool calls, or pieces of them."""
+_TYPES: Final = {"text": "text", "json": "input_json_delta"}
+"""The types of blocks that continue a text, and the arguments of a call."""
 
 
-def restoring(model: Model, restorer: Restorer | None) -> Model:
+def restoring_model(model: Model, restorer: Restorer | None) -> Model:
     """Return a copy of a chat model, or of what contains one, whose answers have masked values restored.
 
     Answers are not cached: a cache would show the values of one user to another one whose masked prompt is equal.
@@ -29,10 +31,10 @@ def restoring(model: Model, restorer: Restorer | None) -> Model:
         model: The model.
         restorer: Restores the values. None returns the model unchanged.
     """
-    return model if restorer is None else with_models(model, lambda one: _restoring(one, restorer))
+    return model if restorer is None else with_models(model, lambda one: _restoring_copy(one, restorer))
 
 
-def _restoring(model: Any, restorer: Restorer) -> object:  # noqa: ANN401 - any chat model, here and below
+def _restoring_copy(model: Any, restorer: Restorer) -> object:  # noqa: ANN401 - any chat model, here and below
     # The model's own methods get no `run_manager`: with one, some show a token to callbacks before it is restored.
     def generate(*given: Any, run_manager: Any = None, **settings: Any) -> ChatResult:  # noqa: ANN401, ARG001
         return Answer(restorer).result(model._generate(*given, **settings))  # noqa: SLF001 - LangChain's own protocol
@@ -58,10 +60,6 @@ def _restoring(model: Any, restorer: Restorer) -> object:  # noqa: ANN401 - any 
     # without their own events, models are streamed by `_stream`
     events = dict.fromkeys(("_stream_chat_model_events", "_astream_chat_model_events"))
     return copied(model, {**changes, **events, "cache": False})
-
-
-_TYPES: Final = {"text": "text", "json": "input_json_delta"}
-"""The types of blocks that continue a text, and the arguments of a call."""
 
 
 class Answer:
@@ -167,7 +165,7 @@ def restoring_step(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
     """Return the step of a chain that calls a model with the messages of the guard before it, and restores answers."""
 
     def choose(messages: Sequence[Any], **arguments: Any) -> Runnable[Any, Any]:  # noqa: ANN401 - LangChain's signature
-        chosen = restoring(model, getattr(messages, "restorer", None))
+        chosen = restoring_model(model, getattr(messages, "restorer", None))
         return chosen.bind(**arguments) if arguments else chosen
 
     return RunnableLambda(choose, name="restore")
