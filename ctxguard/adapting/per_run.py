@@ -172,8 +172,7 @@ class ForRun:
             found[label] += 1
             report.details = {**report.details, "new_values": dict(found)}
 
-        detectors = [detector for masker in self.stabilizer.stages.maskers for detector in masker.detectors]
-        return AnswerScan(scan_masker(detectors), self.options.new_values, note)
+        return AnswerScan(scan_masker(self.stabilizer.stages.detectors), self.options.new_values, note)
 
     def unmasked(self, arguments: Arguments, tool: str = "") -> Arguments:
         """Return the arguments of a tool call, or structured output; with a vault, masked values are restored."""

@@ -295,8 +295,8 @@ class Fold:
     def _calibrated(self, state: State, span: ExchangeSpan) -> State:
         reported, draft = self.history.artifacts[span.start].reported, self.draft
         calibration = state.calibration
-        # What is shortened, told on the trail, or recalled is known here only by its limit. The same upper bound is in
-        # both counts as long as the turn and the cut are the same, so then the growth of both is compared.
+        # Of shortened artifacts, the trail, and recalled messages, only the limits are known here. Both counts include
+        # the same limits as long as the turn and the cut are the same, so then the growth of both is compared.
         if span.is_asked and state.cuts:
             calibration = calibration.begun_anew()
         if reported is not None and draft.settings.calibrate:

@@ -128,13 +128,13 @@ def _fitting(pieces: Iterable[str], available: int, count: Count) -> tuple[list[
     return chosen, available - left
 
 
-def _names_for(text: str, told: str, available: int, count: Count) -> str:
-    """Return those of the rarest names in a text that are not in `told` and fit into `available` tokens."""
+def _names_for(text: str, shown: str, available: int, count: Count) -> str:
+    """Return those of the rarest names in a text that are not in `shown` and fit into `available` tokens."""
     chosen: list[Labeled] = []
     last, left = "", available
     for label, name in labeled_names(text, _NAMES):
         tokens = count(f" {name}") + (count(f" {label}") if label and label != last else 0)
-        if tokens <= left and name not in told:
+        if tokens <= left and name not in shown:
             chosen.append((label, name))
             left -= tokens
             last = label

@@ -276,7 +276,7 @@ class Guard:
         self._check = BodyCheck(self._detectors)
         self._rules = version_of(self._detectors)
         self._new_values: OnNewValues = one_of(settings.get("new_values", "pass"), OnNewValues, "new_values")
-        own = [detector for masker in stabilizer.stages.maskers for detector in masker.detectors]
+        own = stabilizer.stages.detectors
         if self._new_values != "pass" and not own:
             message = "new_values needs a stabilizer that masks: its rules say what a value is"
             raise ConfigError(message, setting="new_values")
