@@ -148,7 +148,7 @@ class ContextGuard(BasePlugin):
         """Return a copy of a response with masked values restored; None if nothing changes."""
         known = self._answers.get(callback_context.invocation_id) or {}
         _, answer = known.get(id(callback_context.actions), (None, None))
-        return None if answer is None else answer.shown(llm_response)
+        return None if answer is None else answer.restored(llm_response)
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Forget the model calls of an invocation, whose reports refer to whole histories."""

@@ -151,14 +151,14 @@ class _Guarded:
     def _emit_stream_chunk_event(self: Any, chunk: str, *args: Any, **settings: Any) -> None:  # noqa: ANN401
         answer = _ANSWER.get()
         if answer is not None and settings.get("tool_call") is None:
-            chunk = answer.piece(chunk)
+            chunk = answer.feed(chunk)
         if chunk:
             _original(self)._emit_stream_chunk_event(chunk, *args, **settings)  # noqa: SLF001 - where CrewAI lets a class add to its events
 
     def _emit_call_completed_event(self: Any, response: Any, *args: Any, **settings: Any) -> None:  # noqa: ANN401
         answer = _ANSWER.get()
         if answer is not None and answer.is_shown:
-            if rest := answer.rest():
+            if rest := answer.close():
                 of = {key: settings.get(key) for key in ("from_task", "from_agent")}
                 _original(self)._emit_stream_chunk_event(rest, **of)  # noqa: SLF001
             response = answer.whole(response)

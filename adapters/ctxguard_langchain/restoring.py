@@ -37,19 +37,19 @@ def restoring_model(model: Model, restorer: Restorer | None) -> Model:
 def _restoring_copy(model: Any, restorer: Restorer) -> object:  # noqa: ANN401 - any chat model, here and below
     # The model's own methods get no `run_manager`: with one, some show a token to callbacks before it is restored.
     def generate(*given: Any, run_manager: Any = None, **settings: Any) -> ChatResult:  # noqa: ANN401, ARG001
-        return Answer(restorer).result(model._generate(*given, **settings))  # noqa: SLF001 - LangChain's own protocol
+        return _Answer(restorer).whole(model._generate(*given, **settings))  # noqa: SLF001 - LangChain's own protocol
 
     async def agenerate(*given: Any, run_manager: Any = None, **settings: Any) -> ChatResult:  # noqa: ANN401, ARG001
-        return Answer(restorer).result(await model._agenerate(*given, **settings))  # noqa: SLF001
+        return _Answer(restorer).whole(await model._agenerate(*given, **settings))  # noqa: SLF001
 
     def stream(*given: Any, run_manager: Any = None, **settings: Any) -> Iterator[ChatGenerationChunk]:  # noqa: ANN401, ARG001
-        shown = Answer(restorer)
+        shown = _Answer(restorer)
         for chunk in model._stream(*given, **settings):  # noqa: SLF001
             yield from shown.feed(chunk)
         yield from shown.close()
 
     async def astream(*given: Any, run_manager: Any = None, **settings: Any) -> AsyncIterator[ChatGenerationChunk]:  # noqa: ANN401, ARG001
-        shown = Answer(restorer)
+        shown = _Answer(restorer)
         async for chunk in model._astream(*given, **settings):  # noqa: SLF001
             for one in shown.feed(chunk):
                 yield one
@@ -62,7 +62,7 @@ def _restoring_copy(model: Any, restorer: Restorer) -> object:  # noqa: ANN401 -
     return copied(model, {**changes, **events, "cache": False})
 
 
-class Answer:
+class _Answer:
     """Restores masked values in one answer of a chat model.
 
     Args:
@@ -74,10 +74,10 @@ class Answer:
         self._stream = StreamRestorer(restorer)
         self._latest = AIMessageChunk(content="")
 
-    def result(self, result: ChatResult) -> ChatResult:
+    def whole(self, result: ChatResult) -> ChatResult:
         """Return a whole answer, or several, with values restored."""
         made = [
-            type(one)(message=self._whole(one.message), generation_info=one.generation_info)
+            type(one)(message=self._whole_message(one.message), generation_info=one.generation_info)
             for one in result.generations
         ]
         return result.model_copy(update={"generations": made})
@@ -115,7 +115,7 @@ class Answer:
         place = {} if index is None else {"index": index}
         return AIMessageChunk(content=[{"type": _TYPES[kind], **piece, **place}], id=name)
 
-    def _whole(self, message: Any) -> Any:  # noqa: ANN401
+    def _whole_message(self, message: Any) -> Any:  # noqa: ANN401
         if not isinstance(message, AIMessage):
             return message
         restored = WholeRestorer(self._restorer)
