@@ -178,7 +178,7 @@ class StreamRestorer:
 
     Text that may be the beginning of a placeholder is held back, up to 80 characters. If the response is searched for
     values that it introduces, a text is held back to the end of its line or sentence and 64 characters more, at most
-    512 characters, a row of signs without spaces at most 20,000, and JSON and the arguments of calls to their end.
+    512 characters, a run without spaces at most 20,000, and JSON and the arguments of calls to their end.
     """
 
     def __init__(self, restorer: Restorer) -> None:
@@ -197,7 +197,7 @@ class StreamRestorer:
         """
         if key not in self._streams:
             if self._restorer.wants_json and not piece.strip():
-                return piece  # whether the text is JSON is decided by its first sign
+                return piece  # whether the text is JSON is decided by its first character
             is_json = self._restorer.is_json(piece)
             self._add(key, links or self._links, is_json=is_json, in_full=is_json)
         return self._streams[key].feed(piece)

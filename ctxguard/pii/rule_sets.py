@@ -303,7 +303,7 @@ _NEAR: Final = 2_048  # number of characters before a number in which its link m
 class IdentifierDetector:
     """Applies a rule set to identifiers, and drops most matches that are only digits.
 
-    Only a card number that is one of several words, or behind any sign, is kept.
+    Only a card number that is one of several words, or behind any punctuation, is kept.
     """
 
     def __init__(self, rules: Detector) -> None:

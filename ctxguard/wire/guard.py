@@ -191,7 +191,7 @@ class GuardSettings(TypedDict, total=False):
             as an address that it made up: `pass` (the default) does not look for them, `report` counts them in the
             metric `new_values` by kind, `mask` redacts them, and `refuse` ends the answer with an error. A streamed
             text is then held back to the end of its line or sentence and 64 characters more, at most 512 characters; a
-            row of signs without spaces to its end, at most 20,000 characters; JSON and the arguments of calls to their
+            run without spaces to its end, at most 20,000 characters; JSON and the arguments of calls to their
             end. Reasoning is not searched.
         audit: Called with the record of each request and the body before the body is sent: a `ctxguard.wire.AuditLog`,
             or a function. If it raises an exception, nothing is sent. Async clients and the proxy call it in a thread,
