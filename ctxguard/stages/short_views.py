@@ -223,7 +223,7 @@ _ERRORS: Final = 8
 """Maximum number of error lines that are looked at; beginning and end may show some of them."""
 _LONGEST: Final = 200  # characters of an error line
 _APART: Final = "… "
-"""Precedes an error line, which does not continue what stands before it."""
+"""Precedes an error line, which does not continue the text before it."""
 _DIGEST: Final = 200
 """A view of JSON with fewer tokens lists values with their keys: JSON has no lines, and its first and last characters
 say little."""

@@ -148,7 +148,7 @@ class Links:
         self._fresh_size = 0
         self._size = 0
         # URLs: text that is read again with the next piece, hosts that are not complete, the last foreign URL, and
-        # what stands in the text since the last white space.
+        # the text since the last white space.
         self._carry = ""
         self._begins_word = True
         self._has_open_reference = False
