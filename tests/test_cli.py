@@ -248,7 +248,7 @@ def test_an_adapter_whose_framework_is_missing_is_named_once(monkeypatch):
         monkeypatch.delitem(sys.modules, module)
     told = cli("adapters").stdout
     assert re.search(r"^openai +ready, reads files$", told, re.MULTILINE)
-    assert re.search(r"^pydantic-ai +ready, in code alone", told, re.MULTILINE)
+    assert re.search(r"^pydantic-ai +ready, only in code", told, re.MULTILINE)
     assert re.search(r"^langchain +cannot be loaded: [^\n]+$", told, re.MULTILINE)
 
 

@@ -170,6 +170,16 @@ def test_every_package_with_public_names_is_in_the_reference():
     assert packages - set(script["public_modules"]()) == {"ctxguard.cli"}, "its face is the commands"
 
 
+def test_the_head_of_a_table_is_a_line_of_its_own():
+    joined = [
+        f"{page.name}: {line}"
+        for page in (ROOT / "README.md", *DOCS.rglob("*.md"))
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if re.search(r"\S.*\|---", line) and not re.fullmatch(r"\s*(?:\|:?-+:?)+\|", line)
+    ]
+    assert not joined, "Markdown shows no table there"
+
+
 def test_code_on_a_page_is_not_cut_off():
     wide = [
         f"{page.name}:{block.line}: {line}"

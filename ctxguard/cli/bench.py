@@ -29,7 +29,7 @@ from ctxguard.harness.contestants import BASELINE, Peer, synthetic_recordings
 from ctxguard.harness.document import rounded
 from ctxguard.harness.engine import cores
 from ctxguard.harness.gain import gain, judges
-from ctxguard.harness.recordings import Skipped, recordings
+from ctxguard.harness.recordings import Skipped, recordings, skipped_lines
 from ctxguard.report.printing import counted, note, out, refuse_overwriting, working
 from ctxguard.tokens import find_counter
 
@@ -226,9 +226,6 @@ def markdown(report: BenchReport) -> str:
     return "\n".join(lines)
 
 
-MOST_NOTES: Final = 20  # more notes would scroll the table out of view
-
-
 @spread("bench")
 def bench(
     budget: str = "8k",
@@ -255,8 +252,8 @@ def bench(
     name = find_counter(counter).name
     able, absent = contestants(only or [], _importable(modules or []))
     calls, played, skipped = _play_all(sessions, able, tokens, counter, processes)
-    for line in skipped[:MOST_NOTES]:
-        note(f"skipped {line}")
+    for line in skipped_lines(skipped, len(skipped)):
+        note(line)
     made = BenchReport(
         ctxguard=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -264,7 +261,7 @@ def bench(
         sessions=played,
         counter=name,
         absent=absent,
-        skipped=skipped,
+        skipped=list(map(str, skipped)),
         rows=[
             bench_row(peer, budget, calls[peer.name, budget], calls[BASELINE, budget])
             for budget in tokens
@@ -281,7 +278,7 @@ def bench(
 
 def _play_all(
     sessions: list[str] | None, able: Sequence[Peer], tokens: list[int], counter: str, processes: int | None
-) -> tuple[Mapping[tuple[str, int], Sequence[BenchCall]], int, list[str]]:
+) -> tuple[Mapping[tuple[str, int], Sequence[BenchCall]], int, list[Skipped]]:
     """Replay every session with every contestant.
 
     Returns:
@@ -289,12 +286,13 @@ def _play_all(
     """
     sources = recordings(sessions) if sessions else synthetic_recordings()
     calls: dict[tuple[str, int], list[BenchCall]] = defaultdict(list)
-    played, skipped = 0, []
+    played = 0
+    skipped: list[Skipped] = []
     with working("comparing") as now:
         workers = processes or (cores() if sessions else 1)
         for outcome in play(sources, able, tokens, counter=counter, processes=workers):
             if isinstance(outcome, Skipped):
-                skipped.append(str(outcome))
+                skipped.append(outcome)
                 continue
             played += 1
             now(f"comparing: {counted(played, 'session')} played")

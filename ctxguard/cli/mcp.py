@@ -45,7 +45,7 @@ def mcp(
     strategy: Literal["redact", "pseudonymize", "partial"] | None = None,
     config: Path | None = None,
 ) -> None:
-    """Serve tools over MCP: view files, find and mask personal data, read back what was shortened.
+    """Serve tools over MCP: view files, find and mask personal data, and read results in full.
 
     An MCP client starts this command, and talks to it over standard input and output.
     """

@@ -152,7 +152,7 @@ def evaluate_file(
     labels: str = "",
     as_json: bool = False,
 ) -> None:
-    """Score rules on a gold file: precision, recall, F1, and F2 by label, and throughput."""
+    """Score rules on a file of labeled texts: precision, recall, F1, and F2 by label, and throughput."""
     from ctxguard.pii.detectors import joined
     from ctxguard.pii.evaluation import evaluate, read_gold
 
@@ -170,7 +170,7 @@ def evaluate_file(
 def explain_file(file: str, rules: str | None = None, config: Path | None = None) -> None:
     """Say for each finding which rule made it, and for each near miss what it lacks; never print the value.
 
-    A near miss lacks one thing only: a word before it, right check digits, or that you do not allow it.
+    A near miss fails only one condition: it has no word before it, has wrong check digits, or is on your allow list.
     """
     from ctxguard.pii.rule_sets import RuleSet
     from ctxguard.pii.scanning import explain_file_text

@@ -90,7 +90,7 @@ def _state(name: str) -> str:
         find_adapter(name)
     except AdapterError as error:
         return str(error).removeprefix(f"adapter {name!r} ")
-    return "ready, " + ("in code alone: its messages are objects" if name in OBJECT_ADAPTERS else "reads files")
+    return "ready, " + ("only in code: its messages are objects" if name in OBJECT_ADAPTERS else "reads files")
 
 
 class Entry(NamedTuple):
@@ -112,7 +112,7 @@ COMMANDS: Final = {
     "audit": Entry("ctxguard.wire.cli:audit_app", "Search the record of what was sent."),
     "vault": Entry("ctxguard.wire.cli:vault_app", "Erase values from the vault of a proxy."),
     "pii": Entry("ctxguard.cli.pii:app", "Find, mask, and score personal data."),
-    "read": Entry("ctxguard.cli.read:read", "Show a bounded view of any file."),
+    "read": Entry("ctxguard.cli.read:read", "Show a shortened view of any file."),
     "tokens": Entry("ctxguard.cli.tokens:tokens", "Count the tokens of a request, a session, or a text."),
     "prompts": Entry("ctxguard.cli.prompts:app", "Check prompt templates."),
     "store": Entry("ctxguard.cli.store:app", "Inspect a store of results and summaries, and clean it up."),
@@ -167,7 +167,7 @@ app = command_group(
 
 
 def _print_warning(record: logging.LogRecord) -> bool:
-    """Print a warning of the configuration.
+    """Print a warning of the configuration, or of a log that was read.
 
     This is a logging filter rather than a handler, because handlers would be added again on every run.
     """
@@ -194,7 +194,8 @@ def options(
 def main() -> None:
     """Run the command line. Print any error that a user can cause as one line, and exit with code 2."""
     speak_utf8()
-    logging.getLogger("ctxguard.config").addFilter(_print_warning)
+    for name in ("ctxguard.config", "ctxguard.harness"):
+        logging.getLogger(name).addFilter(_print_warning)
     try:
         status = app(prog_name="ctxguard", standalone_mode=False)
         sys.stdout.flush()

@@ -29,7 +29,7 @@ def check(
     folder: Path | None = None,
     entry: list[str] | None = None,
 ) -> None:
-    """List the variables and tokens of each template; exit 1 on missing includes, circles, and unused files."""
+    """List the variables and tokens of each template; exit with 1 on missing or circular includes and unused files."""
     place, counts = find_prompts_dir(folder), find_counter(counter, model=model)
     with working(f"checking {place}"):
         report = check_prompts(place, counts, entries=entry or ("*.md",))

@@ -31,7 +31,7 @@ def read(
     config: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """Show a bounded view of any file that keeps the structure of its type and says how much there is in all."""
+    """Show a shortened view of any file: it keeps the structure of the file, and says how much there is in total."""
     from ctxguard.config import load_context_config
     from ctxguard.content.reader import read_file
     from ctxguard.tokens import find_counter

@@ -113,7 +113,8 @@ def check(
 ) -> None:
     """Validate a session without changing it; list the problems and exit with 1 if there are any.
 
-    It checks calls and results, the order of authority, the provider's role rules, and the budget if one is given.
+    It checks that tool calls have their results, that system prompt and task come first, and the provider's role rules;
+    with a budget, also the number of tokens.
     """
     from ctxguard.config import load_context_config
     from ctxguard.harness.checking import judge_session

@@ -17,7 +17,7 @@ from ctxguard.harness.spans import Record, Spans, holds_spans, records_in
 Values: TypeAlias = Iterable[tuple[int, object]]
 """The parsed values of a file, each with its line number, from 1."""
 Sessions: TypeAlias = Iterator[tuple[int, Record]]
-"""Sessions as records with `messages` or `input`, each with the number of the line at which it begins."""
+"""Sessions as records with `messages` or `input`, which may be empty, each with the number of its first line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +265,7 @@ def _of_inspect(values: Values) -> Sessions:
     for line, value in values:
         for sample in records_in(_mapping(value).get("samples")):
             messages = [_inspect_message(each) for each in records_in(sample.get("messages"))]
-            if messages:
-                yield line, {"id": f"{sample.get('id')}/{sample.get('epoch', 1)}", "messages": messages}
+            yield line, {"id": f"{sample.get('id')}/{sample.get('epoch', 1)}", "messages": messages}
 
 
 def _inspect_message(message: Record) -> Record:
@@ -311,11 +310,10 @@ def _of_calls(values: Values) -> Sessions:
     longest: dict[str, tuple[int, list[object]]] = {}
     for line, record in _records(values):
         sent = _listed(record.get("inputs", record.get("input")))
-        if sent:
-            name = str(record.get("trace_id") or record.get("traceId") or record.get("id"))
-            messages = [*sent, *_reply(record.get("outputs", record.get("output")), sent)]
-            if len(messages) > len(longest.get(name, (0, []))[1]):
-                longest[name] = line, messages
+        messages = [*sent, *_reply(record.get("outputs", record.get("output")), sent)] if sent else []
+        name = str(record.get("trace_id") or record.get("traceId") or record.get("id"))
+        if len(messages) > len(longest.setdefault(name, (line, []))[1]):
+            longest[name] = line, messages
     yield from ((line, {"id": name, "messages": messages}) for name, (line, messages) in longest.items())
 
 

@@ -11,6 +11,7 @@ import glob
 import gzip
 import io
 import json
+import logging
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ from ctxguard.harness.sessions import (
 from ctxguard.harness.spans import is_dumped, translate_dumps
 from ctxguard.settings import install_command
 
+_LOGGER: Final = logging.getLogger("ctxguard.harness")
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".parquet")
 """Suffixes of the files that are read if a folder is named."""
 
@@ -198,6 +200,26 @@ class Skipped:
     def __str__(self) -> str:
         place = "" if self.line is None else f":{self.line}"
         return f"{self.path}{place}: {'' if self.session is None else f'session {self.session}: '}{self.reason}"
+
+
+MOST_NOTES: Final = 20  # more notes would scroll the report out of view
+
+
+def skipped_lines(skipped: Sequence[Skipped], count: int) -> Iterator[str]:
+    """Yield one line for each file and reason for which something was skipped, and a last one that counts the others.
+
+    Args:
+        skipped: What was skipped, possibly only the first items.
+        count: Number of all that was skipped.
+    """
+    alike: dict[tuple[str, str, str | None], list[Skipped]] = {}
+    for each in skipped:
+        alike.setdefault((each.path, each.reason, each.session), []).append(each)
+    shown = list(alike.values())[:MOST_NOTES]
+    for first, *others in shown:
+        yield f"skipped {first}{f' (and {len(others)} more of the file)' if others else ''}"
+    if left := count - sum(map(len, shown)):
+        yield f"skipped {left} more; all are in the JSON report"
 
 
 Source: TypeAlias = "Recording | Skipped"
@@ -484,14 +506,18 @@ def _of_kind(kind: LogKind, name: str, lines: Iterable[Line]) -> Iterator[Source
             else:
                 others.append((number, line))
 
-    place = 0
-    found = ((line, each) for line, each in kind.sessions(values()) if each.get("messages") or each.get("input"))
-    for line, each in found:
-        yield Recording(name, line, place, json.dumps(each).encode())
-        place += 1
+    place = empty = 0
+    for line, each in kind.sessions(values()):
+        if each.get("messages") or each.get("input"):
+            yield Recording(name, line, place, json.dumps(each).encode())
+            place += 1
+        else:
+            empty += 1
     yield from _one_a_line(name, others, place)
     if not place:
         yield Skipped(name, f"its {kind.name} contain no messages{_REMEDY.get(kind.name, '')}")
+    elif empty:
+        _LOGGER.warning("%s: no messages in %d of %d sessions of its %s", name, empty, place + empty, kind.name)
 
 
 _REMEDY: Final = {"OpenTelemetry spans": "; enable content capture when you record them"}
@@ -612,7 +638,7 @@ def open_session(recording: Recording, *, adapter: str | None = None) -> Recorde
     try:
         record = parse_json(recording.data.decode("utf-8"))
         if (kind := kind_of(record, is_rows=False)) is not None:
-            reason = f"{kind.name}, which are read only from a JSON file that contains nothing else; move them to one"
+            reason = f"{kind.name}, which are read only from a JSON file of their own; move them to one"
             return Skipped(recording.path, reason, line=recording.line)
         return parse_session(translate_dumps(translate_row(record)), adapter=adapter, place=recording.place)
     except UnicodeDecodeError as error:

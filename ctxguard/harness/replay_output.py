@@ -11,10 +11,10 @@ from ctxguard import __version__
 from ctxguard.harness.document import ReplayReport, RunModel, figures_model, session_model
 from ctxguard.harness.engine import Plan, Results, Setting, Tally
 from ctxguard.harness.gain import judges
+from ctxguard.harness.recordings import skipped_lines
 from ctxguard.harness.summary import advice, cheapest, summary
 from ctxguard.report.printing import ReportFormat, counted, fitted, note, out
 
-_MOST_NOTES: Final = 20  # more notes would scroll the report out of view
 _FORMATS: Final[Mapping[str, ReportFormat]] = {".json": "json", ".html": "html", ".htm": "html"}
 """Formats by the suffix of a file; any other file gets the text."""
 
@@ -106,10 +106,8 @@ def print_notes(made: ReplayReport, results: Results, worse: list[str], support:
         worse: Lines on figures that are worse than in the baseline.
         support: Minimum support that the cheapest setting must reach.
     """
-    for each in results.skipped[:_MOST_NOTES]:
-        note(f"skipped {each}")
-    if made.skipped_count > _MOST_NOTES:
-        note(f"skipped {made.skipped_count - _MOST_NOTES} more; all are in the JSON report")
+    for line in skipped_lines(results.skipped, made.skipped_count):
+        note(line)
     for line in advice(made):
         note(line)
     for line in worse:

@@ -169,7 +169,7 @@ def json_fault(error: json.JSONDecodeError) -> str:
     """Return what is wrong with a JSON text, where in its line, and what to do if that is clear."""
     place = f"(column {error.colno})"
     if is_cut_off(error) or error.msg.startswith("Unterminated string"):
-        return f"not valid JSON: it ends in the middle of a value {place}; write it again, or remove the line"
+        return f"not valid JSON: it ends in the middle of a value {place}; export it again, or remove this record"
     if error.msg == "Extra data":
         return f"not valid JSON: another value follows {place}; write one value per line"
     return f"not valid JSON: {error.msg} {place}"

@@ -56,12 +56,10 @@ class Spans:
             self._take(span, line)
 
     def sessions(self) -> Iterator[tuple[int, Record]]:
-        """Yield each session with the line number of its first span."""
+        """Yield each session, possibly without messages, with the line number of its first span."""
         for name, found in self._conversations.items():
-            messages = found.messages or found.events
-            if messages:
-                tools = {"tools": found.tools} if isinstance(found.tools, list) else {}
-                yield found.line, {"id": name, "messages": messages, **tools}
+            tools = {"tools": found.tools} if isinstance(found.tools, list) else {}
+            yield found.line, {"id": name, "messages": found.messages or found.events, **tools}
 
     def _take(self, span: Record, line: int) -> None:
         attributes = _attributes(span.get("attributes"))

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from operator import is_not
+from os import PathLike
+from pathlib import Path
 from typing import Final, cast
 
 from ctxguard.artifacts import Artifact, Kind
@@ -257,9 +259,20 @@ class ReportData:
             "details": dict(self.details),
         }
 
-    def to_json(self, *, indent: int | None = None) -> str:
-        """Return the report of `to_dict` as a JSON string."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, default=str)
+    def to_json(self, file: str | PathLike[str] | None = None, *, indent: int | None = None) -> str:
+        """Return the report of `to_dict` as a JSON string.
+
+        Args:
+            file: File to write the string to as well, in UTF-8; None writes none.
+            indent: Number of spaces per level; None writes one line.
+
+        Raises:
+            OSError: If the file cannot be written.
+        """
+        text = json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, default=str)
+        if file is not None:
+            Path(file).write_text(text, encoding="utf-8")
+        return text
 
     def original(self, position: int, *, masked: bool = True) -> Artifact:
         """Return an artifact of the history in its original form.

@@ -252,7 +252,7 @@ audit_app.callback()(lambda: None)  # a callback makes this a group although it 
 @audit_app.command("verify", cls=Command)
 @spread("audit verify")
 def verify(file: Path, body: str, vault_key_file: str | None = None) -> None:
-    """Print when a body with exactly these bytes was recorded as about to be sent; exit with 1 if it was not.
+    """Print when a request body with exactly these bytes was recorded before it was sent; exit with 1 if it never was.
 
     The key is that of the record: CTXGUARD_AUDIT_KEY, else the key of the vault.
     """

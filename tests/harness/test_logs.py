@@ -215,6 +215,23 @@ def test_a_damaged_line_of_claude_code_does_not_hide_the_lines_before_it(damaged
     assert [m["content"] for m in session["messages"]] == [f"text {n}." for n in range(10) if n != damaged]
 
 
+@pytest.mark.parametrize("kind", ["langsmith", "langfuse", "openinference", "inspect", "chatgpt, one a line"])
+def test_sessions_of_a_log_without_messages_are_counted_in_one_line(kind, tmp_path):
+    others = {
+        "langsmith": lines({"id": "q", "trace_id": "u", "run_type": "chain", "inputs": {"question": "?"}}),
+        "langfuse": lines({"id": "q", "traceId": "u", "type": "SPAN", "input": "?"}),
+        "openinference": lines({"context": {"trace_id": "u"}, "attributes": {"http.method": "GET"}}),
+        "inspect": lines({**INSPECT, "samples": [{"id": 2, "messages": []}]}),
+        "chatgpt, one a line": lines({**CHATGPT[0], "mapping": {}}),
+    }
+    log = lines(INSPECT) if kind == "inspect" else LOGS[kind]
+    path = tmp_path / "log.jsonl"
+    path.write_text(log + others[kind], encoding="utf-8")
+    for command in (["check"], ["replay", "--budget", 900], ["bench", "--budgets", 1, "--processes", 1]):
+        run = cli(*command, path)
+        assert run.stderr.count(f"{path}: no messages in 1 of ") == 1, (command, run.stderr)
+
+
 @pytest.mark.parametrize(
     ("log", "said"),
     [
@@ -238,6 +255,16 @@ def test_a_log_that_is_not_understood_is_refused_in_one_line(log, said, tmp_path
         assert said in run.stderr, (command, run.stderr)
         assert run.stderr.count(said) == 1
         assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize("command", [["replay", "--budget", 900], ["bench", "--budgets", 1, "--processes", 1]])
+def test_lines_that_are_skipped_for_one_reason_are_one_note_and_all_are_counted(command, tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text(lines(SHAREGPT) + lines(*CODEX) * 9 + lines(*({f"key{chr(97 + n)}": n} for n in range(25))))
+    notes = [line for line in cli(*command, path).stderr.splitlines() if line.startswith("ctxguard: skipped")]
+    assert len(notes) == 21
+    assert notes[0].endswith("(and 44 more of the file)")
+    assert notes[-1] == "ctxguard: skipped 6 more; all are in the JSON report"
 
 
 def test_a_log_that_is_one_value_of_too_many_bytes_is_refused(tmp_path, monkeypatch):

@@ -4,8 +4,9 @@ import re
 from importlib import import_module
 
 from ctxguard.pii import resolve
-from ctxguard.pii.detect.match import WINDOW, _shorten_numbers, joined
+from ctxguard.pii.detect.match import _shorten_numbers, joined
 from ctxguard.pii.detect.normalize import views_of
+from ctxguard.pii.detect.tables import WINDOW
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
 
 UUID = r"(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9a-z])"

@@ -176,9 +176,10 @@ def test_a_report_says_that_what_is_gone_was_cut_in_an_earlier_call():
     assert set(told) == {(True, False), (False, True)}
 
 
-def test_the_page_is_written_to_a_file_that_is_named(tmp_path):
+def test_a_report_is_written_to_a_file_that_is_named(tmp_path):
     report = Stabilizer(800).stabilize([Artifact("user", "Où ?")]).report
-    assert report.to_html(tmp_path / "report.html") == (tmp_path / "report.html").read_text(encoding="utf-8")
+    for write in (report.to_html, report.to_json):
+        assert write(tmp_path / "file") == (tmp_path / "file").read_text(encoding="utf-8")
 
 
 def test_the_page_needs_no_installed_package(monkeypatch):

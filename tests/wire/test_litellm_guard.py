@@ -143,7 +143,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_sent(client, provider):
 
 
 def test_what_cannot_be_read_is_refused_and_nothing_is_sent(client, provider):
-    with pytest.raises(openai.PermissionDeniedError, match="no kind that ctxguard reads"):
+    with pytest.raises(openai.PermissionDeniedError, match="ctxguard cannot read POST requests"):
         client.embeddings.create(model="m", input=f"Find {MAIL}.")
     assert provider.bodies == []
 

@@ -22,7 +22,7 @@ from ctxguard.pii.detect.expressions import between, is_beyond_ascii, is_number,
 from ctxguard.pii.detect.listed import Listed
 from ctxguard.pii.detect.normalize import PlainText, views_of
 from ctxguard.pii.detect.prefilter import SHAPE, WORDS, Anchor, Located, Prefilter, anchor_of, derived, worth
-from ctxguard.pii.detect.tables import Headings, Windows, merged
+from ctxguard.pii.detect.tables import WINDOW, Context, Windows, merged
 from ctxguard.pii.placeholders import BLANK, LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve, start_of
 from ctxguard.tokens.caches import TextCache
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ctxguard.pii.rules.rule import Rule
 
 
-WINDOW: Final = 40
-"""Number of characters before a candidate that are searched for context words."""
 MEMO: Final = 20_000
 """Maximum number of entries in a cache."""
 _FAR: Final = 1 << 30  # more than any limited repeat
@@ -505,7 +503,7 @@ class Engine:
             ends += ((first, first + 1) for first in beyond)
         if self._others[numbers[0]].anchor.is_rarer(view, len(ends)):
             return None
-        blocks = _headings_of(view.text).blocks({first for first, _ in ends})
+        blocks = _context_of(view.text).blocks({first for first, _ in ends})
         return merged((*((end, first + WINDOW) for first, end in ends), *blocks))
 
     def _all_candidates(self, view: PlainText) -> Iterator[Candidate]:
@@ -539,7 +537,7 @@ class Engine:
         """
         before = PlainText(view.text[max(0, run[0] - WINDOW) : run[0] + WINDOW])
         named = self._context_words.open(before)
-        headed = self._context_words.open(PlainText(_headings_of(view.text).over(run[0])))
+        headed = self._context_words.open(PlainText(_context_of(view.text).headings_at(run[0])))
         first = WINDOW + _AROUND
         fits = []
         for one in self._numbers:
@@ -566,23 +564,14 @@ class Engine:
         return found
 
     def _filter_by_context(self, matchers: tuple[Matcher, ...], text: str, start: int) -> Sequence[Matcher]:
-        """Return the rules that accept the context of a candidate: the text before it, or in a table, its heading.
-
-        In a table, the first cell of the row and the cell before the candidate are context, too.
-        """
+        """Return the rules that accept one of the contexts of a candidate, see `Context.of`."""
         if not _heeds_words(matchers):
             return matchers
-        in_row = _headings_of(text).before(start)
-        if in_row is None:
-            # blank lines are removed, so that a text joined with others has the same context as alone
-            return self._filter_by_words(matchers, text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"))
-        heading, beside = in_row
-        headed = self._filter_by_words(matchers, heading[-WINDOW:])
-        return (
-            [*headed, *(one for one in self._filter_by_words(matchers, beside[-WINDOW:]) if one not in headed)]
-            if beside
-            else headed
-        )
+        first, *others = _context_of(text).of(start)
+        accepting = self._filter_by_words(matchers, first)
+        for context in others:
+            accepting = [*accepting, *(m for m in self._filter_by_words(matchers, context) if m not in accepting)]
+        return accepting
 
     def _filter_by_words(self, matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
         """Return the rules that accept the characters before a candidate.
@@ -646,8 +635,8 @@ class Engine:
 
 
 @lru_cache(maxsize=2)  # a text is searched, and then its candidates are judged
-def _headings_of(text: str) -> Headings:
-    return Headings(text)
+def _context_of(text: str) -> Context:
+    return Context(text)
 
 
 def _is_in_uuid(text: str, start: int) -> bool:

@@ -1,4 +1,4 @@
-"""Read tables (CSV, TSV, Markdown, aligned columns, JSON, SQL, HTML), in which headings are the context of values."""
+"""Read tables (CSV, TSV, Markdown, aligned columns, JSON, SQL, HTML), and give each value in a text its context."""
 
 from __future__ import annotations
 
@@ -139,6 +139,8 @@ def within(text: str, begin: int, end: int, frame: str) -> Place:
     return begin, end
 
 
+WINDOW: Final = 40
+"""Number of characters before a candidate that are searched for context words."""
 Windows: TypeAlias = "Sequence[tuple[int, int]]"
 """Parts of a text, sorted and without overlaps, by their first and last offset."""
 Judge: TypeAlias = Callable[[str], Place | None]
@@ -164,8 +166,6 @@ _MOST_COLUMNS: Final = 200  # a line with more cells is not a heading line
 _ROWS_BEFORE: Final = 3
 """So many lines before a line of headings that have as many cells make it a row. Two may be headings of its own."""
 _LONGEST: Final = 4_000  # maximum length of a line, in characters
-_BEFORE: Final = 60
-"""Maximum number of characters before a value that are used as context."""
 
 
 class _Table(NamedTuple):
@@ -189,8 +189,11 @@ class _Table(NamedTuple):
 _Lined = TypeVar("_Lined", _Table, Row)
 
 
-class Headings:
-    """Provides the context of values in tables: the column heading instead of the characters before the value."""
+class Context:
+    """What is beside each value of a text, which decides whether a rule with context words accepts it.
+
+    It is the text before the value or, in a table, the heading of its column and the cells to its left.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -216,25 +219,31 @@ class Headings:
         place = bisect_right(tables, offset, key=lambda table: table.headings[0][0]) - 1
         return tables[place] if place >= 0 and offset < tables[place].end else None
 
-    def before(self, start: int) -> tuple[str, str] | None:
-        """Return the context of the value at an offset, if it is in a table.
+    def of(self, start: int) -> tuple[str, ...]:
+        """Return the contexts of the value at an offset, at most 40 characters each. A context word may be in any.
 
-        Returns:
-            Two contexts, or None if the value is not in a table row. The first context is the heading of the column.
-            The second context consists of the first cell of the row and the cell before the value. Each is followed by
-            the part of the value's own cell before `start`. The second context is empty if neither cell contains a
-            letter. If the table may be prose, the second context is the text before the value instead.
+        In a table row, the first context is the heading of the column. The second one consists of the first cell of the
+        row and the cell before the value; it is left out if neither contains a letter. Both end with the part of the
+        value's own cell before `start`. If the table may be prose, the second context is the text before the value.
+        Outside of tables, that text is the only context.
         """
+        contexts = self._in_row(start)
+        if contexts is not None:
+            return (*(one[-WINDOW:] for one in contexts),)
+        # blank lines are removed, so that a text joined with others has the same context as alone
+        return (self._text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"),)
+
+    def _in_row(self, start: int) -> Sequence[str] | None:
         if self._grid_rows and (grid := _containing(self._grid_rows, start)) is not None:
-            return self._context(start, grid.headings, self._cells(grid.begin, partial(grid.cells, self._text)))
+            return self._of_cell(start, grid.headings, self._cells(grid.begin, partial(grid.cells, self._text)))
         if (table := self._table(start)) is None or start < table.begin:
             return None
         row = self._text.rfind("\n", 0, start) + 1
         cells = self._cells(row, partial(_cells, self._text, row, table.separator))
-        context = self._context(start, table.headings, cells)
-        if context is None or table.is_sure:
-            return context
-        return context[0], self._text[max(0, start - _BEFORE) : start]
+        contexts = self._of_cell(start, table.headings, cells)
+        if contexts is None or table.is_sure:
+            return contexts
+        return contexts[0], self._text[max(0, start - WINDOW) : start]
 
     def blocks(self, offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
         """Yield the first and last offset of each table that contains one of these offsets, headings included."""
@@ -266,13 +275,13 @@ class Headings:
             self._row = begin, cells  # one assignment, because threads that search the same text share this object
         return cells
 
-    def over(self, start: int) -> str:
+    def headings_at(self, start: int) -> str:
         """Return the headings of all columns of the table row at an offset; empty if there is no table row."""
         table = _containing(self._grid_rows, start) or self._table(start)
         return "".join(f"{self._text[a:b]}: " for a, b in table.headings) if table is not None else ""
 
-    def _context(self, start: int, headings: list[Place], cells: list[Place]) -> tuple[str, str] | None:
-        """Return the context of a value in a row, see `before`; None if the value is outside the columns."""
+    def _of_cell(self, start: int, headings: list[Place], cells: list[Place]) -> Sequence[str] | None:
+        """Return the contexts of a value in a row; None if the value is outside the columns."""
         column = bisect_right(cells, start, key=itemgetter(0)) - 1
         if not 0 <= column < len(headings):
             return None
@@ -282,7 +291,7 @@ class Headings:
         beside = dict.fromkeys((cells[0], cells[column - 1])) if column else ()
         # most rows are numbers, which give no context
         if not any(_LETTER.search(text, *place) for place in beside):
-            return heading, ""
+            return (heading,)
         return heading, f"{' '.join(text[c:d] for c, d in beside)}: {cell}"
 
 

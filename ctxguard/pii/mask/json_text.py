@@ -11,7 +11,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from ctxguard.pii.detect.match import WINDOW
+from ctxguard.pii.detect.tables import WINDOW
 from ctxguard.pii.spans import Span
 
 _TOKEN: Final = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|(-?\d[\d.eE+-]*)|([\[{])|[\]}]', re.DOTALL)

@@ -18,8 +18,9 @@ from typing import Final, NamedTuple
 from ctxguard.errors import DetectorError
 from ctxguard.history.memory import Memory
 from ctxguard.pii.detect.echo import Names
-from ctxguard.pii.detect.match import PERSON, WINDOW
+from ctxguard.pii.detect.match import PERSON
 from ctxguard.pii.detect.normalize import may_spell, spelled_placeholders
+from ctxguard.pii.detect.tables import WINDOW
 from ctxguard.pii.mask.json_text import (
     JsonToken,
     all_in_strings,
