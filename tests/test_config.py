@@ -93,11 +93,7 @@ def test_sections_have_their_defaults():
 
 def test_a_setting_of_the_stabilizer_can_be_configured_with_the_same_default():
     taken = dict(inspect.signature(Stabilizer).parameters)
-    for name in (
-        "stages",
-        "checks",
-        "window",
-    ):  # objects, and the settings of the window, which both take from one class
+    for name in ("stages", "checks", "window"):  # objects, and settings that both take from the same class
         del taken[name]
     configured = StabilizerConfig().model_dump()
     assert {name: one.default for name, one in taken.items()} == {name: configured.get(name, name) for name in taken}

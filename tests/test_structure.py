@@ -119,5 +119,5 @@ def test_contracts_follow_a_name_through_a_package_that_loads_it_late():
     pytest.importorskip("importlinter", reason="import-linter is not installed")
     from lazy_imports import lazy_imports
 
-    assert ("ctxguard.adapting.per_run", "ctxguard.stages.bound_tool_output") in lazy_imports()
+    assert ("ctxguard.adapting.restoring", "ctxguard.pii.mask.session") in lazy_imports()
     assert len(lazy_imports()) > 100

@@ -11,14 +11,10 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.set_model_response_tool import SetModelResponseTool
 from google.genai import types
 
-from ctxguard.adapting.per_run import (
-    OnReport,
-    PerRun,
-    RecallToolFactory,
-    RunOptions,
-    takes_stabilizer,
-)
+from ctxguard.adapting.misuse import takes_stabilizer
+from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request
+from ctxguard.adapting.tool_calls import RecallToolFactory
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError
 from ctxguard.formats.gemini import GoogleAdapter
@@ -101,7 +97,6 @@ class ContextGuard(BasePlugin):
             new_values=new_values,
         )
         self._per_run: PerRun[CallbackContext] = PerRun(stabilizer, vault, options)
-        self._restore = restore
         # A call is known by the actions of its event, which all callbacks of the call share. A reference to them
         # prevents their id() from being reused.
         self._answers: Recent[str, dict[int, tuple[object, AdkAnswer]]] = Recent(_INVOCATIONS)
@@ -127,7 +122,8 @@ class ContextGuard(BasePlugin):
         tools = list(config.tools or ())
         settings, listed = _ADAPTER.settings(native)
         schemas = [{"name": name, "parameters": schema} for one in listed for name, schema in one.items()]
-        flow = self._per_run.of(callback_context).flow(
+        run = self._per_run.of(callback_context)
+        flow = run.flow(
             _ADAPTER,
             Request(native, None, cast("Any", tools), schemas, settings),
             session=callback_context.session.id,
@@ -137,7 +133,7 @@ class ContextGuard(BasePlugin):
         changes = {} if config.tools is None else {"tools": list(done.tools)}
         llm_request.contents = list(map(_as_content, done.messages["contents"]))
         llm_request.config = done.messages["config"].model_copy(update=changes)
-        if self._restore and restorer is not None:
+        if run.options.restore and restorer is not None:
             wants_json = config.response_mime_type == "application/json"
             found = llm_request.tools_dict.items()
             outputs = [name for name, one in found if isinstance(one, SetModelResponseTool)]
@@ -152,7 +148,7 @@ class ContextGuard(BasePlugin):
         """Return a copy of a response with masked values restored; None if nothing changes."""
         known = self._answers.get(callback_context.invocation_id) or {}
         _, answer = known.get(id(callback_context.actions), (None, None))
-        return None if answer is None else answer.shown(llm_response)
+        return None if answer is None else answer.restored(llm_response)
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Forget the model calls of an invocation, whose reports refer to whole histories."""

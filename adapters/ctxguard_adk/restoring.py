@@ -24,7 +24,7 @@ class AdkAnswer:
         self._restorer = restorer
         self._stream = StreamRestorer(restorer)
 
-    def shown(self, response: LlmResponse) -> LlmResponse | None:
+    def restored(self, response: LlmResponse) -> LlmResponse | None:
         """Return a copy of a response with values restored; None if nothing changes."""
         content = response.content
         if content is None or not content.parts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ctxguard.adapting.per_run import RecallToolFactory
+from ctxguard.adapting.tool_calls import RecallToolFactory
 from ctxguard.content.results import RECALL_SCHEMA
 from ctxguard.formats.anthropic import AnthropicAdapter
 from ctxguard.formats.requests import Requests

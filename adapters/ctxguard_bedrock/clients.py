@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from ctxguard.adapting.per_run import takes_stabilizer
+from ctxguard.adapting.misuse import takes_stabilizer
 from ctxguard.draft import drive
 from ctxguard.errors import ConfigError, WireError
 from ctxguard.wire.streams import ReplyEvents

@@ -14,7 +14,8 @@ with extra("crewai", "ctxguard_crewai needs CrewAI"):
     from crewai import BaseLLM
     from crewai.utilities.exceptions.context_window_exceeding_exception import LLMContextLengthExceededError
 
-from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions, takes_stabilizer
+from ctxguard.adapting.misuse import takes_stabilizer
+from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import ConfigError
@@ -91,17 +92,15 @@ def guarded_llm(
     options = RunOptions(
         window=window, keep_thinking=keep_thinking, on_report=on_report, restore=restore, new_values=new_values
     )
-    guard = _Guard(PerRun(stabilizer, vault, options), restore=restore)
     made: Any = llm.model_copy()
     made.__class__ = _guarded_class(cast("Any", type(llm)))
-    vars(made)[_GUARD] = guard
+    vars(made)[_GUARD] = _Guard(PerRun(stabilizer, vault, options))
     return cast("LLM", made)
 
 
 @dataclass(frozen=True, slots=True)
 class _Guard:
     per_run: PerRun[LLMCall]
-    restore: bool
 
     def prepared(
         self,
@@ -126,9 +125,9 @@ class _Guard:
         )
         changes: dict[str, Any] = {"tools": list(done.tools)} if arguments.get("tools") else {}
         answer = None
-        if restorer is not None and (self.restore or run.vault is not None):
+        if restorer is not None and (run.options.restore or run.vault is not None):
             restorer.wants_json = output is not None
-            answer = CrewAnswer(restorer, self.restore)
+            answer = CrewAnswer(restorer, is_shown=run.options.restore)
             if functions := arguments.get("available_functions"):
                 changes["available_functions"] = answer.functions(functions)
         return list(with_parts(done.messages)), {**arguments, **changes}, answer
@@ -152,14 +151,14 @@ class _Guarded:
     def _emit_stream_chunk_event(self: Any, chunk: str, *args: Any, **settings: Any) -> None:  # noqa: ANN401
         answer = _ANSWER.get()
         if answer is not None and settings.get("tool_call") is None:
-            chunk = answer.piece(chunk)
+            chunk = answer.feed(chunk)
         if chunk:
             _original(self)._emit_stream_chunk_event(chunk, *args, **settings)  # noqa: SLF001 - where CrewAI lets a class add to its events
 
     def _emit_call_completed_event(self: Any, response: Any, *args: Any, **settings: Any) -> None:  # noqa: ANN401
         answer = _ANSWER.get()
         if answer is not None and answer.is_shown:
-            if rest := answer.rest():
+            if rest := answer.close():
                 of = {key: settings.get(key) for key in ("from_task", "from_agent")}
                 _original(self)._emit_stream_chunk_event(rest, **of)  # noqa: SLF001
             response = answer.whole(response)

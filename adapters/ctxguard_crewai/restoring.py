@@ -47,15 +47,15 @@ class CrewAnswer:
         if isinstance(answer, list):
             return [self._call(call) for call in answer]
         if isinstance(answer, BaseModel):
-            written = self.restorer.searched(answer.model_dump_json(), is_call=True)
-            return type(answer).model_validate_json(self.restorer.arguments(written))
+            restored = self.restorer.restored_arguments(answer.model_dump_json(), gives_values=True)
+            return type(answer).model_validate_json(restored)
         return answer
 
-    def piece(self, text: str) -> str:
+    def feed(self, text: str) -> str:
         """Return what can be shown of the streamed text after its next piece."""
         return self._stream.text(_TEXT, text) if self.is_shown else text
 
-    def rest(self) -> str:
+    def close(self) -> str:
         """Return what is still held back of the streamed text, once it has ended."""
         return self._stream.close(_TEXT)
 

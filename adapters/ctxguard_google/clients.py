@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
-from ctxguard.adapting.per_run import takes_stabilizer
+from ctxguard.adapting.misuse import takes_stabilizer
 from ctxguard.errors import ConfigError
 
 if TYPE_CHECKING:

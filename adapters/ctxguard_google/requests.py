@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ctxguard.adapting.per_run import RecallToolFactory
+from ctxguard.adapting.tool_calls import RecallToolFactory
 from ctxguard.content.results import RECALL_SCHEMA
 from ctxguard.formats.gemini import Content, GoogleAdapter
 from ctxguard.formats.requests import Requests

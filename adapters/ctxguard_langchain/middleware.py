@@ -17,14 +17,16 @@ from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.runtime import get_runtime
 
-from ctxguard.adapting.per_run import ForRun, NotAFunction, OnReport, PerRun, RunOptions, takes_stabilizer
+from ctxguard.adapting.misuse import NotAFunction, takes_stabilizer
+from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.restoring import Restorer
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.settings import NotMiddleware
+from ctxguard_langchain.models import model_name, model_window, tool_schemas
 from ctxguard_langchain.order import OrderWatch
-from ctxguard_langchain.restoring import restoring
-from ctxguard_langchain.runnables import ADAPTER, model_name, model_window, replacing, tool_schemas
+from ctxguard_langchain.restoring import restoring_model
+from ctxguard_langchain.runnables import ADAPTER, replacing
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -95,7 +97,7 @@ class ContextGuardMiddleware(NotAFunction, _Middleware, metaclass=_Class):
             is not a whole number of at least 1.
     """
 
-    told_if_called = "ContextGuardMiddleware is for create_agent(middleware=[…])", "middleware"
+    error_if_called = "ContextGuardMiddleware is for create_agent(middleware=[…])", "middleware"
 
     @takes_stabilizer("ContextGuardMiddleware")
     def __init__(
@@ -125,7 +127,6 @@ class ContextGuardMiddleware(NotAFunction, _Middleware, metaclass=_Class):
         )
         self.per_run: PerRun[Runtime[Any]] = PerRun(stabilizer, vault, options)
         self.persist = persist
-        self.restore = restore
         self._order = OrderWatch()
 
     @property
@@ -147,9 +148,9 @@ class ContextGuardMiddleware(NotAFunction, _Middleware, metaclass=_Class):
         self._order.look(handler, self.name)
         run = self.per_run.of(request.runtime)
         try:
-            return (yield Ask(handler, ((yield from _stabilize(run, request, restore=self.restore)),)))
+            return (yield Ask(handler, ((yield from _stabilize(run, request)),)))
         except _OVERFLOWS:
-            return (yield Ask(handler, ((yield from _stabilize(run, request, restore=self.restore, overflowed=True)),)))
+            return (yield Ask(handler, ((yield from _stabilize(run, request, overflowed=True)),)))
 
     awrap_model_call = asynchronous(wrap_model_call)  # type: ignore[arg-type]  # the base class says what is awaited
     """Asynchronous version of `wrap_model_call`."""
@@ -201,7 +202,7 @@ class _PersistingMiddleware(ContextGuardMiddleware):
 
 
 def _stabilize(
-    run: ForRun, request: ModelRequest[Any], *, restore: bool, overflowed: bool = False
+    run: ForRun, request: ModelRequest[Any], *, overflowed: bool = False
 ) -> Generator[Ask, object, ModelRequest[Any]]:
     sent, restorer = yield from run.flow(
         ADAPTER,
@@ -215,7 +216,7 @@ def _stabilize(
     if prompt:
         prompt = [rest.pop(0)] if rest and isinstance(rest[0], SystemMessage) else []
     changes = {**_prompt_fields(request, prompt), **_tool_fields(request, sent.tools)}
-    if restore and restorer is not None:
+    if run.options.restore and restorer is not None:
         changes["model"] = _restoring(request, restorer)
     return request.override(messages=cast("Any", rest), **changes)
 
@@ -225,7 +226,7 @@ def _restoring(request: ModelRequest[Any], restorer: Restorer) -> BaseChatModel:
     form, schemas = request.response_format, _output_schemas(request)
     wants_json = form is not None and not isinstance(form, ToolStrategy)
     outputs = [str(schema["name"]) for schema in schemas]
-    return restoring(request.model, replace(restorer, wants_json=wants_json, outputs=outputs))
+    return restoring_model(request.model, replace(restorer, wants_json=wants_json, outputs=outputs))
 
 
 def _sent(request: ModelRequest[Any]) -> Request[Sequence[BaseMessage]]:

@@ -18,9 +18,11 @@ _ARGUMENTS: Final = ("input", "args", "arguments", "partial_json")
 """Keys of the arguments in a block of content that is a tool call, or a piece of one."""
 _CALLS: Final = frozenset({"tool_use", "input_json_delta", "function_call", "tool_call", "tool_call_chunk"})
 """Types of blocks that are tool calls, or pieces of them."""
+_TYPES: Final = {"text": "text", "json": "input_json_delta"}
+"""The types of blocks that continue a text, and the arguments of a call."""
 
 
-def restoring(model: Model, restorer: Restorer | None) -> Model:
+def restoring_model(model: Model, restorer: Restorer | None) -> Model:
     """Return a copy of a chat model, or of what contains one, whose answers have masked values restored.
 
     Answers are not cached: a cache would show the values of one user to another one whose masked prompt is equal.
@@ -29,25 +31,25 @@ def restoring(model: Model, restorer: Restorer | None) -> Model:
         model: The model.
         restorer: Restores the values. None returns the model unchanged.
     """
-    return model if restorer is None else with_models(model, lambda one: _restoring(one, restorer))
+    return model if restorer is None else with_models(model, lambda one: _restoring_copy(one, restorer))
 
 
-def _restoring(model: Any, restorer: Restorer) -> object:  # noqa: ANN401 - any chat model, here and below
+def _restoring_copy(model: Any, restorer: Restorer) -> object:  # noqa: ANN401 - any chat model, here and below
     # The model's own methods get no `run_manager`: with one, some show a token to callbacks before it is restored.
     def generate(*given: Any, run_manager: Any = None, **settings: Any) -> ChatResult:  # noqa: ANN401, ARG001
-        return Answer(restorer).result(model._generate(*given, **settings))  # noqa: SLF001 - LangChain's own protocol
+        return _Answer(restorer).whole(model._generate(*given, **settings))  # noqa: SLF001 - LangChain's own protocol
 
     async def agenerate(*given: Any, run_manager: Any = None, **settings: Any) -> ChatResult:  # noqa: ANN401, ARG001
-        return Answer(restorer).result(await model._agenerate(*given, **settings))  # noqa: SLF001
+        return _Answer(restorer).whole(await model._agenerate(*given, **settings))  # noqa: SLF001
 
     def stream(*given: Any, run_manager: Any = None, **settings: Any) -> Iterator[ChatGenerationChunk]:  # noqa: ANN401, ARG001
-        shown = Answer(restorer)
+        shown = _Answer(restorer)
         for chunk in model._stream(*given, **settings):  # noqa: SLF001
             yield from shown.feed(chunk)
         yield from shown.close()
 
     async def astream(*given: Any, run_manager: Any = None, **settings: Any) -> AsyncIterator[ChatGenerationChunk]:  # noqa: ANN401, ARG001
-        shown = Answer(restorer)
+        shown = _Answer(restorer)
         async for chunk in model._astream(*given, **settings):  # noqa: SLF001
             for one in shown.feed(chunk):
                 yield one
@@ -60,11 +62,7 @@ def _restoring(model: Any, restorer: Restorer) -> object:  # noqa: ANN401 - any 
     return copied(model, {**changes, **events, "cache": False})
 
 
-_TYPES: Final = {"text": "text", "json": "input_json_delta"}
-"""The types of blocks that continue a text, and the arguments of a call."""
-
-
-class Answer:
+class _Answer:
     """Restores masked values in one answer of a chat model.
 
     Args:
@@ -76,10 +74,10 @@ class Answer:
         self._stream = StreamRestorer(restorer)
         self._latest = AIMessageChunk(content="")
 
-    def result(self, result: ChatResult) -> ChatResult:
+    def whole(self, result: ChatResult) -> ChatResult:
         """Return a whole answer, or several, with values restored."""
         made = [
-            type(one)(message=self._whole(one.message), generation_info=one.generation_info)
+            type(one)(message=self._whole_message(one.message), generation_info=one.generation_info)
             for one in result.generations
         ]
         return result.model_copy(update={"generations": made})
@@ -117,7 +115,7 @@ class Answer:
         place = {} if index is None else {"index": index}
         return AIMessageChunk(content=[{"type": _TYPES[kind], **piece, **place}], id=name)
 
-    def _whole(self, message: Any) -> Any:  # noqa: ANN401
+    def _whole_message(self, message: Any) -> Any:  # noqa: ANN401
         if not isinstance(message, AIMessage):
             return message
         restored = WholeRestorer(self._restorer)
@@ -167,7 +165,7 @@ def restoring_step(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
     """Return the step of a chain that calls a model with the messages of the guard before it, and restores answers."""
 
     def choose(messages: Sequence[Any], **arguments: Any) -> Runnable[Any, Any]:  # noqa: ANN401 - LangChain's signature
-        chosen = restoring(model, getattr(messages, "restorer", None))
+        chosen = restoring_model(model, getattr(messages, "restorer", None))
         return chosen.bind(**arguments) if arguments else chosen
 
     return RunnableLambda(choose, name="restore")

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, SystemMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
 from langchain_core.runnables.base import coerce_to_runnable
 from langchain_core.tools import StructuredTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from ctxguard.adapting.fields import are_same_objects, get
-from ctxguard.adapting.per_run import NotAFunction, OnReport, PerRun, RecallToolFactory, RunOptions, takes_stabilizer
-from ctxguard.adapting.request import Request, plain_settings
+from ctxguard.adapting.misuse import NotAFunction, takes_stabilizer
+from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
+from ctxguard.adapting.request import Request
+from ctxguard.adapting.tool_calls import RecallToolFactory
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard.settings import NotMiddleware, extra
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
+from ctxguard_langchain.models import (
+    bound_arguments,
+    model_among,
+    model_name,
+    model_window,
+    sent_settings,
+    tool_schemas,
+)
 from ctxguard_langchain.restoring import RestorableMessages, restoring_step
 
 if TYPE_CHECKING:
@@ -37,60 +46,6 @@ recall_tool = RecallToolFactory(lambda recall: StructuredTool.from_function(reca
 
 Call it as `recall_tool(store, max_tokens=2_000)`. The parameters are those of `ctxguard.content.recall_tool`.
 """
-
-
-def model_window(model: object) -> int | None:
-    """Return the number of input tokens in a model's profile, or None if the model has no profile.
-
-    langchain-core 1.0.0 has no profiles. Later versions first kept them in the package `langchain-model-profiles`.
-    """
-    try:
-        profile = next((getattr(m, "profile", None) for m in layers(model) if isinstance(m, BaseChatModel)), None)
-    except ImportError:
-        return None
-    window = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
-    return window if isinstance(window, int) else None
-
-
-def model_name(model: object) -> str | None:
-    """Return the name of a model, or None if its class has no name attribute."""
-    named = (getattr(m, field, None) for m in layers(model) for field in ("model_name", "model", "model_id"))
-    return next((name for name in named if isinstance(name, str) and name), None)
-
-
-def bound_arguments(model: object) -> Mapping[str, Any]:
-    """Return the arguments that are bound to a model, such as its tools. Of two, the outer one counts."""
-    bound: dict[str, Any] = {}
-    for layer in layers(model):
-        kwargs = getattr(layer, "kwargs", None)
-        bound = {**(kwargs if isinstance(kwargs, Mapping) else {}), **bound}
-    return bound
-
-
-def _sent_settings(bound: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], Mapping[str, object]]:
-    """Return what is bound to a model besides its tools: the schema of an output given as a class, and the rest.
-
-    Arguments that begin with `ls_` are for tracing and are not sent.
-    """
-    rest = {key: value for key, value in bound.items() if key != "tools" and not key.startswith("ls_")}
-    form = rest.pop("response_format") if isinstance(rest.get("response_format"), type) else None
-    return tool_schemas([form] if form else []), plain_settings(rest)
-
-
-def layers(model: object) -> Iterator[object]:
-    """Yield the wrappers around a model (bindings, retries, fallbacks, alternatives), and the model last."""
-    while model is not None:
-        yield model
-        if isinstance(model, BaseChatModel):
-            return
-        model = next(
-            (inner for name in ("bound", "runnable", "default") if (inner := getattr(model, name, None))), None
-        )
-
-
-def tool_schemas(tools: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Return the schemas of tools of any type that LangChain accepts. Dicts are returned unchanged."""
-    return [tool if isinstance(tool, Mapping) else convert_to_openai_tool(tool) for tool in tools]
 
 
 StabilizerChoice: TypeAlias = "Stabilizer | Callable[[str | None], Stabilizer]"
@@ -131,7 +86,7 @@ class ContextGuard(NotAFunction, Runnable[LanguageModelInput, list[BaseMessage]]
     """
 
     wrap_tool_call = NotMiddleware()
-    told_if_called = "this ContextGuard is a step of a chain of LangChain", "stabilizer"
+    error_if_called = "this ContextGuard is a step of a chain of LangChain", "stabilizer"
 
     @takes_stabilizer("ContextGuard")
     def __init__(
@@ -164,7 +119,7 @@ class ContextGuard(NotAFunction, Runnable[LanguageModelInput, list[BaseMessage]]
             )
         bound = bound_arguments(model)
         self.tools = tool_schemas((bound.get("tools") or ()) if tools is None else tools)
-        self._schemas, self._settings = _sent_settings(bound)
+        self._schemas, self._settings = sent_settings(bound)
         self.model = model
         self.session_keys: tuple[str, ...] = ()
 
@@ -243,14 +198,6 @@ class ContextGuard(NotAFunction, Runnable[LanguageModelInput, list[BaseMessage]]
         return stabilized if self.restore else list(done.messages)
 
     _aguarded = asynchronous(_guarded)
-
-
-def model_among(steps: Sequence[object]) -> int | None:
-    """Return the index of the first step of a chain that is a chat model, or wraps one; None if there is none."""
-    for number, step in enumerate(steps):
-        if any(isinstance(layer, BaseChatModel) for layer in layers(step)):
-            return number
-    return None
 
 
 _OF_THE_CHAIN: Final = ("input", "inputs", "config", "return_exceptions")

@@ -6,9 +6,9 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from ctxguard.adapting.adapter import request_flow, require_stabilizer
-from ctxguard.adapting.per_run import RecallToolFactory
 from ctxguard.adapting.registry import Adapter
 from ctxguard.adapting.request import Request
+from ctxguard.adapting.tool_calls import RecallToolFactory
 from ctxguard.content.results import RECALL_SCHEMA
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.formats.chat import OpenAIAdapter

@@ -22,19 +22,11 @@ from agents import (
 from agents.run import CallModelData, ModelInputData
 
 from ctxguard.adapting.fields import parse_json
-from ctxguard.adapting.per_run import (
-    OnReport,
-    PerRun,
-    RecallToolFactory,
-    RunOptions,
-    is_function,
-    recalled,
-    require_vault,
-    takes_stabilizer,
-    unmask_arguments,
-)
+from ctxguard.adapting.misuse import takes_stabilizer
+from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions, is_function, require_vault
 from ctxguard.adapting.request import Request
 from ctxguard.adapting.restoring import Restorer
+from ctxguard.adapting.tool_calls import RecallToolFactory, recalled, unmask_arguments
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError
 from ctxguard_openai import ResponsesAdapter

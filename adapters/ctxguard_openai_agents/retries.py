@@ -26,7 +26,8 @@ class PreparedInput:
     Attributes:
         data: The input.
         again: Function that prepares the input again with a smaller budget.
-        restorers: What restores the response, the latest last. None if nothing does.
+        restorers: What restores the response: one for each time that the input was prepared, the latest last; None if
+            nothing has to be restored.
     """
 
     data: ModelInputData

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic_ai import RunContext
 from pydantic_ai.capabilities import AbstractCapability
 
-from ctxguard.adapting.per_run import OnReport, takes_stabilizer
+from ctxguard.adapting.misuse import takes_stabilizer
+from ctxguard.adapting.per_run import OnReport
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_pydantic_ai.guard import ContextGuard, require_wrapper_model
 

@@ -12,28 +12,23 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturn, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import ModelMessage
 
 from ctxguard.adapting.adapter import window_for
 from ctxguard.adapting.fields import Path, copy_with, parse_json
-from ctxguard.adapting.per_run import (
-    ForRun,
-    NotAFunction,
-    OnReport,
-    PerRun,
-    RecallToolFactory,
-    RunOptions,
-    takes_stabilizer,
-)
-from ctxguard.adapting.request import Request, plain_settings
+from ctxguard.adapting.misuse import NotAFunction, takes_stabilizer
+from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions
+from ctxguard.adapting.request import Request
 from ctxguard.adapting.restoring import Restorer
-from ctxguard.artifacts import Artifact, Kind
+from ctxguard.adapting.tool_calls import RecallToolFactory
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError, HistoryError
 from ctxguard.settings import NotMiddleware
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens.caches import Recent
-from ctxguard_pydantic_ai.adapter import PydanticAIAdapter, is_fixed, read_part, rendered
+from ctxguard_pydantic_ai.adapter import PydanticAIAdapter, is_fixed
+from ctxguard_pydantic_ai.requests import latest_instructions, sent_content, tools_of, with_content
+from ctxguard_pydantic_ai.returns import bounded_result, second_returns, with_bounded_returns
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model, ModelRequestContext
@@ -42,99 +37,12 @@ if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
     from ctxguard.pii.mask.answers import OnNewValues
 
-_SECRETS: Final = ("authorization_token", "headers", "metadata")
-"""Fields of the provider's own tools that are intended for the tools' servers, or are not sent."""
-
-
-def sent_content(request: ModelRequestContext) -> Request[Sequence[ModelMessage]]:
-    """Return all parts of a request that are sent."""
-    parameters: Any = request.model_request_parameters
-    native = getattr(parameters, "native_tools", None) or getattr(parameters, "builtin_tools", None) or ()
-    schemas = [{k: v for k, v in vars(tool).items() if v is not None and k not in _SECRETS} for tool in native]
-    return Request(
-        request.messages,
-        _instructions(parameters, request.messages) or None,
-        [_schema(definition) for definition in _definitions(parameters)],
-        schemas,
-        plain_settings(getattr(request, "model_settings", None)),
-    )
-
-
-def with_content(
-    request: ModelRequestContext, was: Request[Sequence[ModelMessage]], now: Request[Sequence[ModelMessage]]
-) -> ModelRequestContext:
-    """Return a request with new content. The framework's parameters change only where the content does."""
-    parameters: Any = request.model_request_parameters
-    messages = list(now.messages)
-    changes: dict[str, Any] = {}
-    if list(now.tools) != list(was.tools):
-        given = _definitions(parameters)
-        masked = [one if a == b else _masked(one, b) for one, a, b in zip(given, was.tools, now.tools, strict=True)]
-        count = len(parameters.function_tools)
-        changes["function_tools"] = masked[:count]
-        changes["output_tools"] = masked[count : count + len(parameters.output_tools)]
-        if len(masked) > count + len(parameters.output_tools):
-            changes["output_object"] = masked[-1]
-    if now.instructions != was.instructions:
-        parts = [part for part in getattr(parameters, "instruction_parts", None) or () if part.content]
-        if parts:
-            # the first part gets the whole masked text, because the framework joins the parts
-            changes["instruction_parts"] = [replace(parts[0], content=now.instructions)]
-        messages = [_with_instructions(message, was.instructions, now.instructions) for message in messages]
-    if changes:
-        parameters = replace(parameters, **changes)
-    return replace(request, messages=messages, model_request_parameters=parameters)
-
-
-def _with_instructions(message: ModelMessage, was: str | None, now: str | None) -> ModelMessage:
-    # versions before 2.0 send the instructions stored in the latest request
-    if isinstance(message, ModelRequest) and message.instructions == was:
-        return replace(message, instructions=now)
-    return message
-
-
-def _instructions(parameters: Any, messages: Sequence[ModelMessage]) -> str:  # noqa: ANN401 - differs between versions
-    parts = getattr(parameters, "instruction_parts", None)
-    if parts is None:
-        return latest_instructions(messages)
-    return "\n\n".join(part.content for part in parts if part.content)
-
-
-def latest_instructions(messages: Sequence[ModelMessage]) -> str:
-    """Return the instructions of the latest request that has any. Only these are sent."""
-    found = (getattr(message, "instructions", None) for message in reversed(messages))
-    return next((text for text in found if text), "")
-
-
-def _definitions(parameters: Any) -> list[Any]:  # noqa: ANN401 - differs between versions
-    """Return the function tools, the output tools, and the output type if it is sent as a separate schema."""
-    found = [*parameters.function_tools, *parameters.output_tools]
-    output = getattr(parameters, "output_object", None)
-    if output is not None and getattr(parameters, "output_mode", "") in ("native", "prompted", "auto"):
-        found.append(output)
-    return found
-
-
-def _schema(definition: Any) -> Mapping[str, object]:  # noqa: ANN401 - a tool, or an output object
-    parameters = getattr(definition, "parameters_json_schema", None) or getattr(definition, "json_schema", None)
-    return {"name": definition.name, "description": definition.description, "parameters": parameters}
-
-
-def _masked(definition: Any, schema: Mapping[str, object]) -> Any:  # noqa: ANN401 - the same
-    at = "parameters_json_schema" if hasattr(definition, "parameters_json_schema") else "json_schema"
-    return replace(definition, description=schema["description"], **{at: schema["parameters"]})
-
-
 recall_tool = RecallToolFactory(lambda recall: Tool(recall, takes_ctx=False))
 """Create the recall tool, for `Agent(tools=[…])`.
 
 Call it as `recall_tool(store, max_tokens=2_000)`. The parameters are those of `ctxguard.content.recall_tool`.
 """
 
-FULL_RESULT: Final = "ctxguard_full_result"
-"""Key of `ToolReturnPart.metadata` for the complete, unmasked value of a shortened result. No model receives it."""
-FULL_CONTENT: Final = "ctxguard_full_content"
-"""The same for the complete content that a tool returned for the model beside its result, as `ToolReturn.content`."""
 _REMEMBERED: Final = 256
 """Maximum number of messages whose bounded form is kept."""
 Processor = Callable[["RunContext[Any]", "list[ModelMessage]"], Awaitable["list[ModelMessage]"]]
@@ -180,7 +88,7 @@ def history_processor(
                 "a history processor is not a capability; write capabilities=[ProcessHistory(history_processor(…))]",
                 setting="capabilities",
             )
-        request = Request(messages, latest_instructions(messages), _tools_of(ctx))
+        request = Request(messages, latest_instructions(messages), tools_of(ctx))
         # a history processor only returns messages, and PydanticAI adds its own instructions and tools
         flow = per_run.of(ctx).flow(
             _ADAPTER, request, session=_conversation(ctx), is_editable=False, **_model_of(getattr(ctx, "model", None))
@@ -189,12 +97,6 @@ def history_processor(
         return _ending_as(messages, done.messages)
 
     return stabilize_history
-
-
-def _tools_of(ctx: RunContext[Any]) -> list[Mapping[str, object]]:
-    """Return the function and output tools for a step; empty if the context does not have them (as in 1.71)."""
-    manager = getattr(ctx, "tool_manager", None)
-    return [] if manager is None else list(map(_schema, manager.tool_defs))
 
 
 @dataclass
@@ -253,7 +155,7 @@ class ContextGuard(NotAFunction, AbstractCapability[Any]):
     )
 
     wrap_tool_call = NotMiddleware()
-    told_if_called = "this ContextGuard is for Agent(capabilities=[…]) of PydanticAI", "capabilities"
+    error_if_called = "this ContextGuard is for Agent(capabilities=[…]) of PydanticAI", "capabilities"
 
     def __post_init__(self) -> None:
         options = RunOptions(
@@ -300,10 +202,13 @@ class ContextGuard(NotAFunction, AbstractCapability[Any]):
         context: RunContext[Any] = cast("Any", ctx)
         model, sent = getattr(request, "model", None) or context.model, sent_content(request)
         run, session, known = self._per_run.of(context), _conversation(context), _model_of(model)
-        if run.stabilizer.mode == "enforce" and any(map(_second_returns, sent.messages)):
+        if run.stabilizer.mode == "enforce" and any(map(second_returns, sent.messages)):
             window = window_for(run.stabilizer, self.window, known["model"], known["known"])
             room = run.stabilizer.budget_for(window) // 2
-            bounded = [await self._with_bounded_returns(message, run, room, session) for message in sent.messages]
+            bounded = [
+                await self._with_bounded_returns(message, run, room, session) if second_returns(message) else message
+                for message in sent.messages
+            ]
             sent = replace(sent, messages=bounded)
         flow = run.flow(_ADAPTER, sent, session=session, overflowed=overflowed, **known)
         done, restorer = await adrive(flow)
@@ -340,30 +245,10 @@ class ContextGuard(NotAFunction, AbstractCapability[Any]):
     async def _with_bounded_returns(
         self, message: ModelMessage, run: ForRun, limit: int, session: object
     ) -> ModelMessage:
-        """Return a message in which the pictures of its tools, and what they returned beside results, keep a limit.
-
-        PydanticAI writes what a tool returns for the model beside its result as a prompt of the user into the request
-        with the results. Unbounded, it would be mandatory as the last message of the user, and could end a run. The
-        bounded message is made once.
-        """
-        second = _second_returns(message)
-        if not second:
-            return message
-
-        async def bound() -> ModelMessage:
-            changed: dict[int, Any] = {}
-            parts: list[Any] = list(message.parts)
-            for number in second:
-                content = await _bounded_content(run, parts[number], _tool_before(parts, number), limit, session)
-                if content is not None:
-                    changed[number] = replace(parts[number], content=content)
-            if not changed:
-                return message
-            return copy_with(message, {("parts",): [changed.get(n, part) for n, part in enumerate(parts)]})
-
+        """Return a message with bounded returns, see `with_bounded_returns`; made once for each message and limit."""
         known = self._bounded.get((id(message), limit))
         if known is None:
-            known = (message, await bound())
+            known = (message, await with_bounded_returns(message, run, limit, session))
             self._bounded.put((id(message), limit), known)
         return known[1]
 
@@ -443,26 +328,7 @@ class ContextGuard(NotAFunction, AbstractCapability[Any]):
             return result
         run = self._per_run.of(ctx)
         result = await adrive(run.recalled(result, tool_def.name, args))
-        if not run.bounds_outputs:
-            return result
-        limit = self.max_result_tokens
-        if isinstance(result, ToolReturn) and result.content is not None and limit is not None:
-            given = UserPromptPart(result.content)
-            content = await _bounded_content(run, given, tool_def.name, limit, _conversation(ctx))
-            if content is not None:
-                metadata = _metadata(result.metadata, result.content, FULL_CONTENT)
-                result = replace(result, content=content, metadata=metadata)
-        value = result.return_value if isinstance(result, ToolReturn) else result
-        part = ToolReturnPart(tool_def.name, value, "")
-        found = read_part(part)
-        if len(found) > 1 or any(piece.text is None for _, piece in found):  # it contains media
-            return result
-        output = Artifact(Kind.TOOL, rendered(part, value), answers="1")
-        bounded = await adrive(run.bounded(output, tool_def.name, session=_conversation(ctx)))
-        if bounded is None:
-            return result
-        returned = result if isinstance(result, ToolReturn) else ToolReturn(value)
-        return replace(returned, return_value=bounded.text, metadata=_metadata(returned.metadata, value))
+        return await bounded_result(result, run, tool_def.name, _conversation(ctx)) if run.bounds_outputs else result
 
 
 def require_wrapper_model() -> None:
@@ -496,55 +362,3 @@ def _model_of(model: object) -> dict[str, Any]:
     profile = getattr(model, "_profile", None)
     is_stated = isinstance(profile, Mapping) and profile.get("context_window") is not None
     return {"model": None if is_stated else name, "known": known}
-
-
-def _metadata(metadata: Any, value: object, key: str = FULL_RESULT) -> Any:  # noqa: ANN401 - the application's own
-    return {**metadata, key: value} if isinstance(metadata, dict) else metadata or {key: value}
-
-
-def _second_returns(message: ModelMessage) -> list[int]:
-    """Return the positions of results with pictures, and of the prompts behind a result, which tools returned, too."""
-    kinds = [part.part_kind for part in message.parts]
-    if "tool-return" not in kinds:
-        return []
-    first = kinds.index("tool-return")
-    found = [number for number, kind in enumerate(kinds) if kind == "user-prompt" and number > first]
-    results = (number for number, kind in enumerate(kinds) if kind == "tool-return")
-    return [*(number for number in results if _has_media(message.parts[number])), *found]
-
-
-def _has_media(part: Any) -> bool:  # noqa: ANN401 - a result, whose class differs between versions
-    is_list = isinstance(part.content, list | tuple) and not is_fixed(part)
-    return is_list and any(one.text is None for _, one in read_part(part))
-
-
-def _tool_before(parts: Sequence[Any], number: int) -> str:
-    return next(str(part.tool_name) for part in reversed(parts[: number + 1]) if part.part_kind == "tool-return")
-
-
-async def _bounded_content(run: ForRun, part: Any, tool: str, limit: int, session: object) -> Any:  # noqa: ANN401 - the framework's
-    """Return the content of a part that a tool returned, within a limit; None if it is within the limit already.
-
-    Texts are shortened, each to its share. Of pictures and other media, the latest that fit stay.
-    """
-    is_text = isinstance(part.content, str)
-    items = [part.content] if is_text else list(part.content)
-    read = [one for _, one in read_part(replace(part, content=items))]
-    sizes = [run.stabilizer.counter.artifact(Artifact(Kind.TOOL, (one,), answers="1")) for one in read]
-    if sum(sizes) <= limit:
-        return None
-    kept, media = {number for number, one in enumerate(read) if one.text is not None}, 0
-    share = max(1, limit // 2 // max(1, len(kept)))
-    for number in reversed(range(len(items))):
-        if number not in kept and media + sizes[number] <= limit // 2:
-            kept.add(number)
-            media += sizes[number]
-    shown: list[Any] = []
-    for number in sorted(kept):
-        text = read[number].text
-        artifact = None if text is None else Artifact(Kind.TOOL, text, answers="1")
-        bounded = artifact and await adrive(run.bounded(artifact, tool, session=session, limit=share))
-        shown.append(items[number] if bounded is None else bounded.text)
-    if len(kept) < len(items):
-        shown.append(f"[pictures or files left out: {len(items) - len(kept)}; over the limit of {limit} tokens]")
-    return shown[0] if is_text else shown

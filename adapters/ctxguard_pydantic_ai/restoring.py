@@ -43,7 +43,7 @@ class RestoringModel(WrapperModel):
     async def request(self, messages: Any, settings: Any, parameters: ModelRequestParameters) -> ModelResponse:  # noqa: ANN401 - the framework's signature, here and below
         """Return the model's response with values restored."""
         response = await self.wrapped.request(messages, settings, parameters)
-        return _Parts(self.restorer, parameters).restored(response)
+        return _Parts(self.restorer, parameters).whole(response)
 
     @asynccontextmanager
     async def request_stream(
@@ -73,7 +73,7 @@ class _Parts:
         self._stream = StreamRestorer(self._restorer)
         self._calls: set[int] = set()
 
-    def restored(self, response: ModelResponse) -> ModelResponse:
+    def whole(self, response: ModelResponse) -> ModelResponse:
         """Return a response with values restored."""
         restored = WholeRestorer(self._restorer)
         return replace(response, parts=[_part(part, number, restored) for number, part in enumerate(response.parts)])

@@ -17,16 +17,11 @@ with extra("strands", "ctxguard_strands needs Strands Agents from 1.62 on"):
     from strands.types.events import ToolResultEvent
     from strands.types.exceptions import ContextWindowOverflowException
 
-from ctxguard.adapting.per_run import (
-    ForRun,
-    OnReport,
-    PerRun,
-    RecallToolFactory,
-    RunOptions,
-    takes_stabilizer,
-)
+from ctxguard.adapting.misuse import takes_stabilizer
+from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request
 from ctxguard.adapting.restoring import Restorer
+from ctxguard.adapting.tool_calls import RecallToolFactory
 from ctxguard.draft import adrive
 from ctxguard.tokens.schemas import fields_of
 from ctxguard.wire.replies import Reply
@@ -104,7 +99,6 @@ class ContextGuard(Plugin):
             new_values=new_values,
         )
         self._per_run: PerRun[RunContext] = PerRun(stabilizer, vault, options)
-        self._restore = restore
 
     def init_agent(self, agent: Agent) -> None:
         """Add the guard to an agent; the framework calls this."""
@@ -126,7 +120,8 @@ class ContextGuard(Plugin):
         words = prompt if isinstance(prompt, str) else None
         native = {"messages": context.messages, **({"system": prompt} if isinstance(prompt, list) else {})}
         tools = [{"toolSpec": spec} for spec in context.tool_specs]
-        flow = self._per_run.of(context).flow(
+        run = self._per_run.of(context)
+        flow = run.flow(
             _ADAPTER,
             Request(native, words, tools, settings={"toolChoice": choice} if choice else {}),
             session=context.agent.session_id,
@@ -137,7 +132,7 @@ class ContextGuard(Plugin):
         done, restorer = await adrive(flow)
         specs = [one["toolSpec"] for one in done.tools]
         changes: dict[str, Any] = {"messages": list(done.messages["messages"]), "tool_specs": specs}
-        if self._restore and restorer is not None:
+        if run.options.restore and restorer is not None:
             changes["model"] = _restoring(context, restorer)
         return replace(context, system_prompt=done.messages.get("system", done.instructions), **changes)
 

@@ -15,8 +15,6 @@ from ctxguard.adapting.message_view import MessageView as MessageView
 from ctxguard.adapting.message_view import PlacedCall as PlacedCall
 from ctxguard.adapting.message_view import PlacedPart as PlacedPart
 from ctxguard.adapting.message_view import write_each as write_each
-from ctxguard.adapting.per_run import RecallToolFactory as RecallToolFactory
-from ctxguard.adapting.per_run import unmask_arguments as unmask_arguments
 from ctxguard.adapting.read_cache import ReadCache as ReadCache
 from ctxguard.adapting.registry import Adapter as Adapter
 from ctxguard.adapting.registry import adapter_names as adapter_names
@@ -24,3 +22,5 @@ from ctxguard.adapting.registry import detect_adapter as detect_adapter
 from ctxguard.adapting.registry import find_adapter as find_adapter
 from ctxguard.adapting.request import Request as Request
 from ctxguard.adapting.request import shortened_tools as shortened_tools
+from ctxguard.adapting.tool_calls import RecallToolFactory as RecallToolFactory
+from ctxguard.adapting.tool_calls import unmask_arguments as unmask_arguments

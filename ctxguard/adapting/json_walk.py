@@ -33,7 +33,8 @@ _FREE_TEXT: Final = re.compile(
     r"|explanation|comments?|notes?|description|summary|feedback)$"
 )
 """Matches a key that ends in a word for free text, such as `tool_error` or `failureReason`."""
-EDITABLE_IN_SCHEMAS: Final = frozenset({"description", "title", "examples", "instructions"})
+_EDITABLE_IN_SCHEMAS: Final = frozenset({"description", "title", "examples", "instructions"})
+"""Keys in tools and schemas whose texts may be masked."""
 _MEDIA_KEYS: Final = frozenset(
     {"image_url", "input_audio", "file", "source", "url", "image"}
     | {"inline_data", "inlineData", "file_data", "fileData"}
@@ -50,7 +51,8 @@ _REFERENCES: Final = frozenset(
 _SIGNATURES: Final = frozenset(
     {"signature", "thought_signature", "thoughtSignature", "encrypted_content", "encrypted_index", "fingerprint"}
 )
-IDENTIFIERS: Final = _REFERENCES | (
+"""Keys of signatures and encrypted values, which are counted as such and never changed."""
+_IDENTIFIERS: Final = _REFERENCES | (
     {"caller", "context", "detail", "end_index", "expires_at", "filename", "index", "is_error", "kind", "language"}
     | {"logprobs", "outcome", "phase", "start_index", "status", "strict", "title", "tool_name"}
 )
@@ -65,11 +67,11 @@ FIXED: Final = (
 """Keys of a request body whose values are searched but never changed."""
 _CITED: Final = frozenset({"title", "url", "context", "filename"})
 """Keys that name the source of a citation. Unlike other identifiers, their values are not used for lookups."""
-_FRAMING: Final = 128
+_FRAMING_LENGTH: Final = 128
 """Maximum number of characters in an identifier that counts as framing. The ids of all providers are shorter."""
 _HARMLESS: Final = re.compile(r"[a-z_]{0,40}")
 """Matches texts in which no rule can match, such as `completed`."""
-_MARK: Final = re.compile(r"ephemeral|[1-9]\d?[mh]")
+_CACHE_MARK: Final = re.compile(r"ephemeral|[1-9]\d?[mh]")
 """Matches the values in a prompt cache breakpoint: its type, and how long the prefix is cached."""
 
 
@@ -116,6 +118,7 @@ class TextPlace(NamedTuple):
 
 
 PlacedText: TypeAlias = tuple[TextPlace, str, Use]
+"""The place of a text in a body, the text, and what may be done with it."""
 
 _NAMED_FIELDS: Final = frozenset({"properties", "$defs", "definitions", "patternProperties"})
 """Keys of a JSON schema. The keys directly below them are names that the user chose, without a special meaning."""
@@ -123,8 +126,10 @@ _ARGUMENTS: Final = frozenset({"action", "actions", "args", "arguments", "operat
 """Keys of what a model wrote for a tool, or a tool returned, as an object. Its keys have no special meaning."""
 _RESULT: Final = re.compile(r"(?:_result|_call|_tool_use|_output|_location|_citation)\Z")
 """Matches the types of what the tools of a provider return and of what answers cite."""
-_MEDIA: Final = ("file", "image", "image_url", "input_image", "url")
+_MEDIA_TYPES: Final = ("file", "image", "image_url", "input_image", "url")
+"""Types of parts from whose links the provider loads media."""
 _SEALED: Final = frozenset({"encrypted_content", "signature", "thoughtSignature", "thought_signature"})
+"""Keys of encrypted values, which are no text in what a model or a tool wrote either."""
 _LEAST_CARD: Final = 10**12
 """Smallest JSON number that is searched. No card number is shorter, and other kinds of data need more than digits."""
 _LEAST_PAYLOAD: Final = 256
@@ -201,7 +206,7 @@ class _Holder(Enum):
             return record.get("type") == "text" or (self is _Holder.ARGUMENTS and not is_payload(value))
         if self is _Holder.ARGUMENTS:
             return key not in _SEALED and not is_payload(value)
-        return self is _Holder.RESULT and key in ("uri", "url") and record.get("type") not in _MEDIA
+        return self is _Holder.RESULT and key in ("uri", "url") and record.get("type") not in _MEDIA_TYPES
 
 
 def texts_of(value: object, path: Path = ()) -> Iterator[PlacedText]:
@@ -244,19 +249,19 @@ def schema_fields(value: object) -> Iterator[PlacedField]:
         RecursionError: If the schema contains itself.
         TypeError: If a key is not a string.
     """
-    for place, found, _, is_key in walk(value, Use.TEXT, _all):
+    for place, found, _, is_key in walk(value, Use.TEXT, _all_members):
         path = place.path
         if is_key:
             yield (), Field(place_name(path), str(found))
         elif isinstance(found, str):
-            is_text = place.field in EDITABLE_IN_SCHEMAS
-            text = found if is_text or place.field in IDENTIFIERS else f"{place.field}: {found}"
+            is_text = place.field in _EDITABLE_IN_SCHEMAS
+            text = found if is_text or place.field in _IDENTIFIERS else f"{place.field}: {found}"
             yield path, Field(place_name(path), text, editable=is_text, is_identifier=not is_text)
         elif isinstance(found, (int, float)):
             yield path, Field(place_name(path), f"{place.name}: {found}")
 
 
-def _all(value: object, _: TextPlace, scope: object) -> Iterator[Member]:
+def _all_members(value: object, _: TextPlace, scope: object) -> Iterator[Member]:
     for key, member in _entries(value):
         if not isinstance(key, str | int):
             raise TypeError(f"keys must be strings, not {type(key).__name__}")
@@ -276,7 +281,7 @@ class _Scope(Enum):
     BILLED_LINKS = auto()
 
 
-class _Extra(NamedTuple):
+class _ExtraMembers(NamedTuple):
     """The members that `extra_fields` reads, see there for the attributes."""
 
     own: AbstractSet[str]
@@ -314,7 +319,7 @@ class _Extra(NamedTuple):
         if place in self.taken or value is None:
             return None
         # An id or a signature inside free text may be looked up or verified, so it is never changed.
-        if isinstance(key, str) and (key in _SIGNATURES or (key in IDENTIFIERS and key not in _CITED)):
+        if isinstance(key, str) and (key in _SIGNATURES or (key in _IDENTIFIERS and key not in _CITED)):
             return WHOLE
         is_walked = isinstance(value, str) or (value and (is_record(value) or isinstance(value, (list, tuple))))
         return _Scope.TEXT if is_walked else WHOLE
@@ -344,7 +349,7 @@ def extra_fields(
     """
     if path in taken or (type(record) is dict and own >= record.keys()):  # the common case
         return
-    for place, value, scope, is_key in walk(record, _Scope.BY_KEYS, _Extra(own, billed, taken).members, path):
+    for place, value, scope, is_key in walk(record, _Scope.BY_KEYS, _ExtraMembers(own, billed, taken).members, path):
         if is_key:
             if scope is not WHOLE and not is_field_name(str(value)):  # a field with one value includes its key
                 yield (), Field(place_name(place.path), str(value), tokens=0)
@@ -361,14 +366,14 @@ def extra_fields(
 
 def _is_breakpoint(value: object) -> bool:
     """Return whether a value is a prompt cache breakpoint. Clients move breakpoints without changing the message."""
-    return isinstance(value, dict) and all(isinstance(v, str) and _MARK.fullmatch(v) for v in value.values())
+    return isinstance(value, dict) and all(isinstance(v, str) and _CACHE_MARK.fullmatch(v) for v in value.values())
 
 
 def _is_editable(key: str, value: object) -> bool:
     """Return whether the texts in a value may be masked, judged by its key. Numbers and flags contain no text."""
     if key in _EDITABLE:
         return True
-    is_free = _FREE_TEXT.search(key) is not None and key not in IDENTIFIERS
+    is_free = _FREE_TEXT.search(key) is not None and key not in _IDENTIFIERS
     return is_free and (isinstance(value, (str, list, tuple)) or is_record(value))
 
 
@@ -380,11 +385,11 @@ def without_tokens(fields: Iterable[PlacedField]) -> Iterator[PlacedField]:
 def fixed_field(key: str, value: object, path: Path) -> Iterator[PlacedField]:
     """Yield a field for a value that is never changed, or nothing if there is nothing to count or search."""
     text = value if isinstance(value, str) else _as_json(value, path)
-    is_framing = key in IDENTIFIERS and len(text) <= _FRAMING
+    is_framing = key in _IDENTIFIERS and len(text) <= _FRAMING_LENGTH
     if is_framing and _HARMLESS.fullmatch(text):
         return
     tokens = encrypted_tokens(text) if key in _SIGNATURES else 0 if is_framing else None
-    if key and key not in IDENTIFIERS and key not in _SIGNATURES:
+    if key and key not in _IDENTIFIERS and key not in _SIGNATURES:
         # Unknown keys are sent, too, and may contain an address; a colon after one could hide the value from rules.
         text = f"{key}: {text}" if is_field_name(key) else f"{key} {text}"
     yield (), Field(place_name(path), text, tokens=tokens)

@@ -7,25 +7,28 @@ the framework's own run context: LangChain's `Runtime`, PydanticAI's `RunContext
 
 from __future__ import annotations
 
-import functools
-import inspect
-import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
 from ctxguard.adapting.adapter import is_guard, request_flow, require_stabilizer, window_for
 from ctxguard.adapting.request import Request, require_clean_schemas
 from ctxguard.adapting.restoring import Restorer, restorer_for
-from ctxguard.artifacts import Artifact, Kind, ToolCall
+from ctxguard.adapting.tool_calls import (
+    Arguments,
+    Output,
+    recalled,
+    tool_exchange,
+    tool_output_stabilizer,
+    unmask_arguments,
+)
+from ctxguard.artifacts import Artifact
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError
-from ctxguard.settings import nearest, one_of, right_line, whole_number
+from ctxguard.settings import one_of, whole_number
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.stages.bound_tool_output import NAMESPACE
-from ctxguard.stages.fold import WINDOW_SETTINGS
 from ctxguard.tokens.caches import Recent
 
 if TYPE_CHECKING:
@@ -33,111 +36,6 @@ if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
     from ctxguard.pii.mask.answers import AnswerScan, OnNewValues
     from ctxguard.report import Report
-    from ctxguard.stores import Store
-
-
-Arguments = TypeVar("Arguments", bound="str | dict[str, Any]")
-Output = TypeVar("Output")
-Tool = TypeVar("Tool")
-F = TypeVar("F", bound=Callable[..., object])
-
-_RECALL: Final = "recall"
-"""The name of the tool that `recall_tool` creates."""
-_EXCHANGE_TOKENS: Final = 200
-"""Number of tokens reserved for the call that precedes a tool's output, and for framing."""
-
-
-def tool_output_stabilizer(stabilizer: Stabilizer, *, max_tokens: int) -> Stabilizer:
-    """Return a stabilizer that masks and shortens the output of a tool when the tool returns."""
-    from ctxguard.stages import BoundToolOutput
-
-    store = next(iter(stabilizer.stages.stores), None)
-    stages = (*stabilizer.stages.masking(), BoundToolOutput(max_tokens=max_tokens, store=store))
-    # Checks apply to whole requests, and a tool's output is only a part of one; so does the headroom.
-    return stabilizer.with_(stages=stages, checks=(), budget=2 * max_tokens + _EXCHANGE_TOKENS, headroom=0)
-
-
-def tool_exchange(output: Artifact, tool: str) -> list[Artifact]:
-    """Return the output of a tool preceded by a call, as a history for `tool_output_stabilizer`."""
-    call = ToolCall(tool, "", output.answers)
-    return [Artifact(Kind.ASSISTANT, "", calls=(call,)), output]
-
-
-def unmask_arguments(arguments: Arguments, vault: SessionVault, *, tool: str = "") -> Arguments:
-    """Return the arguments of a tool call with placeholders replaced by their values; call it before the tool runs.
-
-    Args:
-        arguments: The arguments from the model, as a JSON string or an object. The result has the same type.
-        vault: The vault of the session whose `MaskPII` stage created the placeholders.
-        tool: The name of the tool. The vault may be configured to withhold values from a tool.
-    """
-    from ctxguard.pii.mask.unmask import gets_values, restore_arguments
-
-    if not gets_values(vault.tools, tool):
-        return arguments
-    if isinstance(arguments, str):
-        return cast("Arguments", restore_arguments(arguments, vault).text)
-    restored = restore_arguments(json.dumps(arguments, ensure_ascii=False, default=str), vault)
-    # the original object if nothing was restored: JSON would turn tuples into lists and dates into strings
-    return cast("Arguments", json.loads(restored.text)) if restored.restored else arguments
-
-
-def recalled(
-    output: Output, tool: str, arguments: object, vault: SessionVault, stores: Iterable[Store]
-) -> Generator[Ask, object, Output]:
-    """Return what a tool returned. If it is a text that the recall tool read from `stores`, restore its masked values.
-
-    The rest of the history is unmasked, so placeholders would be treated as forged. Results that only `context_result`
-    saved were not masked: placeholders in them may really be forged, so they stay. What does not change is the same
-    object.
-
-    Args:
-        output: What the tool returned.
-        tool: The name of the tool.
-        arguments: The arguments of the call, which name the handle of a saved text.
-        vault: The vault of the session.
-        stores: The stores of masked texts.
-    """
-    handle = arguments.get("handle") if isinstance(arguments, Mapping) else None
-    if tool == _RECALL and isinstance(output, str) and isinstance(handle, str):
-        for store in stores:
-            if (yield Ask(store.get, (NAMESPACE, handle), is_read=True)) is not None:
-                restored = vault.unmask(output)
-                return output if restored == output else cast("Output", restored)
-    return output
-
-
-def require_vault(given: object) -> SessionVault:
-    """Return the vault of a session; raise `ConfigError` for anything else, such as the `Vault` of all sessions."""
-    from ctxguard.pii.mask.vault import session_vault
-
-    vault = session_vault(cast("SessionVault | None", given))
-    if vault is None:
-        raise ConfigError("vault is one session's, not None; get it by Vault.session('its name')", setting="vault")
-    return vault
-
-
-@dataclass(frozen=True, slots=True)
-class RecallToolFactory(Generic[Tool]):
-    """A framework's `recall_tool` function. The tool it creates lets a model read the full text of shortened outputs.
-
-    Args:
-        as_tool: Function that converts a Python function to the framework's type of tool.
-    """
-
-    as_tool: Callable[[Callable[..., str]], Tool]
-
-    def __call__(self, store: Store | None = None, *, max_tokens: int = 2_000) -> Tool:
-        """Create the tool `recall`, by which a model reads the full text of shortened outputs.
-
-        Args:
-            store: The store in which full results are saved, as given to `BoundToolOutput` or `context_result`. None
-                means the default store of `context_result`.
-            max_tokens: Maximum number of tokens that one call of the tool returns.
-        """
-        from ctxguard.content.results import recall_tool
-
-        return self.as_tool(recall_tool(store, max_tokens=max_tokens))
 
 
 Context = TypeVar("Context")
@@ -190,7 +88,7 @@ class RunOptions:
             one_of(self.new_values, OnNewValues, "new_values")
             if not self.restore:
                 raise ConfigError("new_values needs restore=True, by which responses are read", setting="new_values")
-        valid_listener(self.on_report)
+        require_listener(self.on_report)
         if self.max_result_tokens is not None:
             whole_number(self.max_result_tokens, "max_result_tokens", unit="tokens", least=1)
 
@@ -258,7 +156,7 @@ class ForRun:
         if self.is_nameless:
             message = "the configuration names no session: values are redacted, and no vault is used"
             report.details = {**report.details, "session": message}
-        tell(options.on_report, report, session)
+        notify(options.on_report, report, session)
         require_clean_schemas(report)
         return done, restorer_for(report, {} if self.vault is None else self.vault.tools, self._scan(report))
 
@@ -274,8 +172,7 @@ class ForRun:
             found[label] += 1
             report.details = {**report.details, "new_values": dict(found)}
 
-        detectors = [detector for masker in self.stabilizer.stages.maskers for detector in masker.detectors]
-        return AnswerScan(scan_masker(detectors), self.options.new_values, note)
+        return AnswerScan(scan_masker(self.stabilizer.stages.detectors), self.options.new_values, note)
 
     def unmasked(self, arguments: Arguments, tool: str = "") -> Arguments:
         """Return the arguments of a tool call, or structured output; with a vault, masked values are restored."""
@@ -303,7 +200,7 @@ class ForRun:
         result = yield from bounding.flow(tool_exchange(output, tool))
         if not any(step.action == "bounded" for step in result.report.decisions[-1].steps):
             return None
-        tell(self.options.on_report, result.report, session, tool=tool)
+        notify(self.options.on_report, result.report, session, tool=tool)
         sent = result.artifacts[-1]
         # The rest of the stored history is unmasked, too, and a placeholder in it would be treated as forged.
         vault = self.vault
@@ -426,7 +323,17 @@ def is_function(given: object) -> bool:
     return callable(given) and not isinstance(given, (type, Stabilizer))
 
 
-def valid_listener(given: OnReport | None) -> OnReport | None:
+def require_vault(given: object) -> SessionVault:
+    """Return the vault of a session; raise `ConfigError` for anything else, such as the `Vault` of all sessions."""
+    from ctxguard.pii.mask.vault import session_vault
+
+    vault = session_vault(cast("SessionVault | None", given))
+    if vault is None:
+        raise ConfigError("vault is one session's, not None; get it by Vault.session('its name')", setting="vault")
+    return vault
+
+
+def require_listener(given: OnReport | None) -> OnReport | None:
     """Return the function to call with each report, or None; raise `ConfigError` for anything that is not callable."""
     if given is None or callable(given):
         return given
@@ -436,7 +343,7 @@ def valid_listener(given: OnReport | None) -> OnReport | None:
     )
 
 
-def tell(on_report: OnReport | None, report: Report, session: object = None, *, tool: str | None = None) -> None:
+def notify(on_report: OnReport | None, report: Report, session: object = None, *, tool: str | None = None) -> None:
     """Pass a report to the application. `tool` is the name of the tool whose output was shortened, if any."""
     # The names are set on the report so that `on_report` has the same signature in all frameworks.
     report.session = None if session is None else str(session)
@@ -446,75 +353,3 @@ def tell(on_report: OnReport | None, report: Report, session: object = None, *, 
         _LOG.info("a tool's output was bounded: %d of %d tokens are kept", output.tokens_after, output.tokens_before)
     if on_report is not None:
         on_report(report)
-
-
-class NotAFunction:
-    """Base of guards that a framework may take for a function: a hook, a processor, or a step of a chain.
-
-    Attributes:
-        told_if_called: What the guard is, for the error, and the setting that the error names.
-    """
-
-    told_if_called: ClassVar[tuple[str, str]]
-
-    def __call__(self, *given: object, **named: object) -> NoReturn:
-        """Raise an error that says what to write instead.
-
-        Raises:
-            ConfigError: Always.
-        """
-        message, setting = self.told_if_called
-        raise ConfigError(f"{message}; {right_line(*given, *named.values())}", setting=setting)
-
-
-def takes_stabilizer(name: str) -> Callable[[F], F]:
-    """Return a decorator that explains arguments which do not fit: those of the stabilizer, or too many of them.
-
-    Args:
-        name: What the user calls, such as `ContextGuard`.
-    """
-
-    def decorate(function: F) -> F:
-        signature = inspect.signature(function)
-
-        @functools.wraps(function)
-        def call(*args: object, **named: object) -> object:
-            try:
-                signature.bind(*args, **named)
-            except TypeError as error:
-                raise _misfit(name, signature, named, str(error)) from None
-            return function(*args, **named)
-
-        return call  # type: ignore[return-value]  # the same function
-
-    return decorate
-
-
-_TAKEN: Final = ("stabilizer", "guard")
-"""Names of the parameters that take a stabilizer; `guard` also takes a guard on the wire."""
-
-
-def _misfit(name: str, signature: inspect.Signature, named: Mapping[str, object], told: str) -> ConfigError:
-    own = [each for each in signature.parameters if each != "self"]
-    taken = next(each for each in own if each in _TAKEN)
-    first, own = own[: own.index(taken)], own[own.index(taken) :]
-    begin = f"{name}({''.join(f'{each}, ' for each in first)}"
-    line = f"write {begin}Stabilizer(budget=8_000))"
-    unknown = next((each for each in named if each not in (*first, *own)), None)
-    if unknown is None and repr(taken) in told:
-        return ConfigError(f"{name} needs a Stabilizer; {line}", setting=taken)
-    if unknown is None:
-        options = ", ".join(own[1:])
-        return ConfigError(
-            f"{name} takes a Stabilizer, and all else by name ({options}); write {begin}stabilizer, {own[1]}=…)",
-            setting=own[1],
-        )
-    if unknown == "policy":
-        told = f"policy is a setting of the Stabilizer; write {begin}Stabilizer.from_policy('chat', budget=…))"
-        return ConfigError(told, setting=unknown)
-    if unknown in {*inspect.signature(Stabilizer).parameters, *WINDOW_SETTINGS}:
-        others = "" if unknown == "budget" else "budget=…, "
-        told = f"{unknown} is a setting of the Stabilizer; write {begin}Stabilizer({others}{unknown}=…))"
-        return ConfigError(told, setting=unknown)
-    known = f"known are {', '.join(own)}"
-    return ConfigError(f"{name} has no setting {unknown!r}{nearest(unknown, own)}; {known}", setting=unknown)

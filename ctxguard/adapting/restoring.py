@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
 
 _MAY_HOLD: Final = re.compile(r"[<>]|&lt;|\\u00(?:3[ce]|26[lg]t;)", re.IGNORECASE)
+"""Matches a part of each placeholder, as plain text, as HTML, or with JSON escapes. Texts without it stay unchanged."""
 
 
 class Tool(NamedTuple):
@@ -63,10 +64,10 @@ class Restorer:
         """
         from ctxguard.pii.mask.unmask import gets_values
 
-        named = list(tools) or [Tool()]
+        candidates = list(tools) or [Tool()]
         return all(
             tool.name in self.outputs or gets_values(self.tools, tool.name, is_outward=tool.is_providers)
-            for tool in named
+            for tool in candidates
         )
 
     def links(self) -> Links | None:
@@ -84,14 +85,6 @@ class Restorer:
         if self.scan is None:
             return text
         return self.scan.arguments(text) if is_call or self.is_json(text) else self.scan.text(text)
-
-    def searched_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the parsed arguments of a call after the search, see `searched`; the same dict if nothing changes."""
-        if self.scan is None:
-            return arguments
-        written = json.dumps(arguments, ensure_ascii=False, default=str)
-        searched = self.searched(written, is_call=True)
-        return arguments if searched == written else dict(json.loads(searched))
 
     def is_json(self, text: str) -> bool:
         """Return whether a text that begins like this is an answer in JSON."""
@@ -120,24 +113,25 @@ class Restorer:
         restored = self.session.restore_after(text, self.links(), arguments=True)
         return text if restored == text else restored
 
-    def parsed_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the parsed arguments of a tool call with masked values restored; the same dict if nothing changes."""
-        written = json.dumps(arguments, ensure_ascii=False, default=str)
-        restored = self.arguments(written)
-        return arguments if restored is written else dict(json.loads(restored))
+    def restored_arguments(self, arguments: Any, *, gives_values: bool) -> Any:  # noqa: ANN401 - JSON or a dict, and the result is the same
+        """Return the arguments of a call, searched and with masked values restored; the same object if nothing changes.
 
-    def of_call(self, tool: str, arguments: Any) -> Any:  # noqa: ANN401 - JSON or a dict, and the result is the same
-        """Return the arguments of a call, as JSON or parsed, with masked values restored if the tool gets values.
-
-        Before that, they are searched, see `searched`.
+        Args:
+            arguments: The arguments, as JSON or parsed.
+            gives_values: Whether the tool gets values. Otherwise, the arguments are only searched, see `searched`.
         """
-        if not arguments:
+        if self.scan is None and not gives_values:
             return arguments
-        is_text = isinstance(arguments, str)
-        arguments = self.searched(arguments, is_call=True) if is_text else self.searched_arguments(arguments)
-        if not self.gives([Tool(tool)]):
-            return arguments
-        return self.arguments(arguments) if is_text else self.parsed_arguments(arguments)
+        if not isinstance(arguments, str):
+            written = json.dumps(arguments, ensure_ascii=False, default=str)
+            restored = self.restored_arguments(written, gives_values=gives_values)
+            return arguments if restored == written else json.loads(restored)
+        searched = self.searched(arguments, is_call=True)
+        return self.arguments(searched) if gives_values else searched
+
+    def of_call(self, tool: str, arguments: Any) -> Any:  # noqa: ANN401 - as above
+        """Return the arguments of a call, as JSON or parsed, see `restored_arguments`; `tool` is the tool's name."""
+        return arguments and self.restored_arguments(arguments, gives_values=self.gives([Tool(tool)]))
 
 
 @dataclass(slots=True)
@@ -184,7 +178,7 @@ class StreamRestorer:
 
     Text that may be the beginning of a placeholder is held back, up to 80 characters. If the response is searched for
     values that it introduces, a text is held back to the end of its line or sentence and 64 characters more, at most
-    512 characters, a row of signs without spaces at most 20,000, and JSON and the arguments of calls to their end.
+    512 characters, a run without spaces at most 20,000, and JSON and the arguments of calls to their end.
     """
 
     def __init__(self, restorer: Restorer) -> None:
@@ -203,7 +197,7 @@ class StreamRestorer:
         """
         if key not in self._streams:
             if self._restorer.wants_json and not piece.strip():
-                return piece  # whether the text is JSON is decided by its first sign
+                return piece  # whether the text is JSON is decided by its first character
             is_json = self._restorer.is_json(piece)
             self._add(key, links or self._links, is_json=is_json, in_full=is_json)
         return self._streams[key].feed(piece)

@@ -79,7 +79,7 @@ class SystemIntact:
                 continue
             path = f"history[{position}]"
             if id(artifact.root) not in there:
-                if _is_repeated(draft, artifact):
+                if _is_part_of_another(draft, artifact):
                     continue
                 yield Finding(f"a {artifact.kind} artifact is missing", path)
                 continue
@@ -109,40 +109,43 @@ def _only_masked(draft: Draft, was: Artifact) -> bool:
         for change in draft.changes
         for before in change.before
         for after in change.after
-        if id(before.root) == id(after.root) == root and before is not after and not _is_joined(change.before, after)
+        if id(before.root) == id(after.root) == root and before is not after and not _only_joins(change.before, after)
     }
     return actions <= {"masked", "kept"}
 
 
-def _is_repeated(draft: Draft, artifact: Artifact) -> bool:
+def _is_part_of_another(draft: Draft, artifact: Artifact) -> bool:
     """Return whether the texts of an artifact, as masked, are part of another system or task artifact of the result."""
     latest = artifact
     for change in draft.changes:
         latest = next((after for after in change.after if after.root is artifact.root), latest)
     others = (other.text for other in draft.artifacts if other.kind in AUTHORITY)
-    return any(all(text in other for text in _said(latest)) for other in others)
+    return any(all(text in other for text in _prompt_texts(latest)) for other in others)
 
 
-def _is_joined(before: Iterable[Artifact], after: Artifact) -> bool:
+def _only_joins(before: Iterable[Artifact], after: Artifact) -> bool:
     """Return whether an artifact says nothing but what artifacts of its kind said, which includes its own texts."""
-    rest = "\n".join(_said(after))
+    rest = "\n".join(_prompt_texts(after))
     own = [artifact for artifact in before if artifact.kind is after.kind]
-    kept = all(text in rest for artifact in own if artifact.root is after.root for text in _said(artifact))
-    for text in (text for artifact in own for text in _said(artifact)):
+    kept = all(text in rest for artifact in own if artifact.root is after.root for text in _prompt_texts(artifact))
+    for text in (text for artifact in own for text in _prompt_texts(artifact)):
         rest = rest.replace(text, "", 1)
     return kept and not rest.strip()
 
 
-def _said(artifact: Artifact) -> list[str]:
+def _prompt_texts(artifact: Artifact) -> list[str]:
     """Return what a prompt says: without blank texts and "…", and with U+FFFD in place of half of a surrogate pair."""
     texts = (text for slot, text in artifact.texts() if slot == "content" and text.strip() not in ("", "…"))
     return [well_formed(text) for text in texts]
 
 
 _MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
+"""Kinds of artifacts that count as messages for `keep_recent`."""
 _STAGE_WROTE: Final = re.compile(r"\[[^\[\]\n]{1,200} Record [a-z]{7,13}\]\n")
 """Matches the first line of texts that stages write in the user's role. A user's own message may begin with such a
 line, too. The check cannot tell them apart, so it does not require messages that begin with such a line."""
+_MAY_DROP: Final = ("lifetime", "order", "merge")
+"""Causes of changes by which a recent message may be missing, see `ctxguard.draft.Cause`."""
 
 
 class RecentKept:
@@ -156,7 +159,7 @@ class RecentKept:
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Yield a finding for each violation."""
-        missing = {id(artifact.root): artifact for artifact in _latest(draft.history, draft.keep_recent)}
+        missing = {id(artifact.root): artifact for artifact in _latest_messages(draft.history, draft.keep_recent)}
         # search from the end, where these messages normally are
         for artifact in reversed(draft.artifacts):
             if not missing:
@@ -169,7 +172,7 @@ class RecentKept:
                 yield Finding(f"a recent {artifact.kind} message is missing", f"history[{position}]")
 
 
-def _latest(history: Sequence[Artifact], keep: int) -> list[Artifact]:
+def _latest_messages(history: Sequence[Artifact], keep: int) -> list[Artifact]:
     """Return the latest `keep` messages and the last user message, except messages that a stage may have written."""
     latest: list[Artifact] = []
     last_user: Artifact | None = None
@@ -199,9 +202,6 @@ def _may_be_missing(draft: Draft) -> set[int]:
             lost = [a for a in lost if any(a.kind is b.kind and a.text in b.text for b in draft.artifacts)]
         gone.update(id(a.root) for a in lost)
     return gone
-
-
-_MAY_DROP: Final = ("lifetime", "order", "merge")
 
 
 class CallsArePaired:
@@ -242,7 +242,7 @@ class CallsArePaired:
                 yield Finding("a tool result answers no open call", f"artifacts[{position}]")
         for (position, n), _ in abandoned.unanswered():
             yield Finding("a tool call has no result", f"artifacts[{position}].calls[{n}]")
-        yield from _halves(draft.artifacts)
+        yield from _unpaired_halves(draft.artifacts)
 
 
 _NO_RESULT: Final = "a call of the provider's own tool has no result"
@@ -250,7 +250,7 @@ _Placed: TypeAlias = tuple[tuple[int, int], ToolCall]
 """The position of an artifact and the index of a call in it, and then the call itself."""
 
 
-def _halves(artifacts: Sequence[Artifact]) -> Iterator[Finding]:
+def _unpaired_halves(artifacts: Sequence[Artifact]) -> Iterator[Finding]:
     """Yield a finding for each half of a call that the provider executes without its other half.
 
     Anthropic: "`web_search` tool use with id … was found without a corresponding `web_search_tool_result` block". A

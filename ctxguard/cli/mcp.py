@@ -125,8 +125,8 @@ def _masking(detectors: Sequence[Detector], strategy: Strategies) -> Sequence[Ca
         labels = Counter(place.label for place in places).most_common()
         lines = [f"{place.line}:{place.column}: {place.label}" for place in places[:_MOST_PLACES]]
         lines += [f"and {len(places) - _MOST_PLACES:,} more"] if len(places) > _MOST_PLACES else []
-        message = ": " + ", ".join(f"{count} {label}" for label, count in labels) if labels else ""
-        return "\n".join([*lines, counted(len(places), "finding") + message])
+        kinds = ": " + ", ".join(f"{count} {label}" for label, count in labels) if labels else ""
+        return "\n".join([*lines, counted(len(places), "finding") + kinds])
 
     def mask_personal_data(text: _Text) -> str:
         """Return a text with personal data masked. JSON stays valid, and everything else stays unchanged."""

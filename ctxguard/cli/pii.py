@@ -56,10 +56,10 @@ def scan_files(
     detectors = find_detectors(rules, config)
     found: dict[str, Sequence[Place]] = {}
     unread: dict[str, str] = {}
-    for file in files_below(files):
+    for file in _files_below(files):
         with working(f"searching {file}"):
             try:
-                found[file] = scan_file_text(text_of(file), detectors)
+                found[file] = scan_file_text(_text_of(file), detectors)
             except (SessionFileError, ImportError) as error:
                 unread[file] = str(error).removeprefix(f"{file}: ")
     for file, reason in unread.items():
@@ -78,7 +78,7 @@ def scan_files(
         raise typer.Exit(1 if any(found.values()) else 2)
 
 
-def files_below(names: Sequence[str]) -> Iterator[str]:
+def _files_below(names: Sequence[str]) -> Iterator[str]:
     """Yield the files that are named, and the files in the folders that are named, in order.
 
     Raises:
@@ -94,7 +94,7 @@ def files_below(names: Sequence[str]) -> Iterator[str]:
         yield from below
 
 
-def text_of(file: str) -> str:
+def _text_of(file: str) -> str:
     """Return the text of a file that is to be searched: a text, also gzipped, a PDF, a document, or a spreadsheet.
 
     Raises:
@@ -179,7 +179,7 @@ def explain_file(file: str, rules: str | None = None, config: Path | None = None
     if not isinstance(detector, RuleSet):
         raise ConfigError(f"{detector.name} cannot explain its findings; name other rules", setting="rules")
     with working(f"explaining {file}"):
-        reasons = explain_file_text(text_of(file), detector)
+        reasons = explain_file_text(_text_of(file), detector)
     for place, rule, fault in reasons:
         out(f"{file}:{place} {f'not found by {rule}: {fault}' if fault else f'found by {rule}'}")
 
@@ -221,8 +221,8 @@ def _scan_text(found: Mapping[str, Sequence[Place]], unread: Mapping[str, str], 
     lines = [f"{file}:{place}" for file in found for place in found[file]]
     counts = Counter(place.label for places in found.values() for place in places)
     total = counted(sum(counts.values()), "finding")
-    found_labels = ", ".join(f"{count} {label}" for label, count in counts.most_common())
-    summary = f"{total} in {counted(len(found), 'file')}" + (f": {found_labels}" if found_labels else "")
+    kinds = ", ".join(f"{count} {label}" for label, count in counts.most_common())
+    summary = f"{total} in {counted(len(found), 'file')}" + (f": {kinds}" if kinds else "")
     missing = f"{counted(len(unread), 'file')} could not be searched" if unread else ""
     return "\n".join([*lines, "; ".join(filter(None, (summary, missing, limits)))])
 

@@ -27,16 +27,16 @@ def tokens(
     from ctxguard.harness.recordings import read_text
 
     with working(f"counting {session}"):
-        text = read_text(session)
-        request = None if usage else _request_of(text)
+        given = read_text(session)
+        request = None if usage else _request_of(given)
         if usage:
-            counted = _of_usage(text, session, counter, model)
+            lines = _of_usage(given, session, counter, model)
         elif request is not None:
-            counted = _of_request(request, counter, model)
+            lines = _of_request(request, counter, model)
         else:
-            counted = _of_sessions(text, counter, model)
-        lines = [fitted(line) for line in counted]
-    out("\n".join(lines))
+            lines = _of_sessions(given, counter, model)
+        text = "\n".join(map(fitted, lines))
+    out(text)
 
 
 def _request_of(text: str) -> Mapping[str, object] | None:

@@ -143,12 +143,12 @@ class _BriefWriter:
         self.handles = {text: handle_of(text) for text in large}
         self.task = history.request()
         asked = [n for n in history.asked if n != self.task and not holds_observation(history, n)]
-        mentioned = {*asked, self.task}
+        questions = {*asked, self.task}
         said = _sentences((n, spoken_text(self.exchanges[n][0])) for n in asked)
         # standing instructions first, then the newest
         said.sort(key=lambda line: (is_standing(line[0]), line[1]), reverse=True)
         others = _sentences(
-            (n, spoken_text(a)) for n, one in enumerate(self.exchanges) if n not in mentioned for a in one
+            (n, spoken_text(a)) for n, one in enumerate(self.exchanges) if n not in questions for a in one
         )
         self.lines: dict[str, list[_Line]] = {
             "open": list(self._open(asked)),

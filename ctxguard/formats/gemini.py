@@ -1,4 +1,7 @@
-"""The contents of Gemini's API, as artifacts. A content is Gemini's name for a message."""
+"""The contents of Gemini's API, as artifacts: their parts first, then the adapter of contents and requests.
+
+A content is Gemini's name for a message.
+"""
 
 from __future__ import annotations
 
@@ -78,16 +81,20 @@ _CAMEL: Final = {
     "tool_call": "toolCall",
     "tool_response": "toolResponse",
 }
+"""Fields as the Python SDK spells them, and as the REST API does."""
 _CODE: Final = {"executable_code": "code", "code_execution_result": "output"}
+"""Fields of parts with code that the provider runs, and the field in each that contains the text."""
 _READ: Final = frozenset({"text", "thought", "function_call", "functionCall", "function_response", "functionResponse"})
+"""Fields of a part that the adapter reads."""
 _SIGNATURES: Final = frozenset({"thought_signature", "thoughtSignature"})
 _SAYS_NOTHING: Final = _READ | _SIGNATURES
 _READ_INSIDE: Final = frozenset({"id", "name", "args", "response", "parts", "role"})
+"""Fields of a function call or a function response that the adapter reads."""
 _BILLED: Final = "E"
 """First base64 character of the Gemini API's signatures; signatures of Vertex AI are not billed."""
 
 
-def set_field(record: object, name: str) -> tuple[str, object]:
+def _spelled_field(record: object, name: str) -> tuple[str, object]:
     """Return the name of a field as the record spells it, and the field's value; None if the field is not set."""
     value = get(record, name)
     if value is not None or name not in _CAMEL:
@@ -95,33 +102,33 @@ def set_field(record: object, name: str) -> tuple[str, object]:
     return _CAMEL[name], get(record, _CAMEL[name])
 
 
-def function_call(part: object) -> object:
+def _function_call(part: object) -> object:
     """Return the function call in a part; None if the part contains none."""
-    return set_field(part, "function_call")[1]
+    return _spelled_field(part, "function_call")[1]
 
 
-def function_response(part: object) -> object:
+def _function_response(part: object) -> object:
     """Return the function response in a part; None if the part contains none."""
-    return set_field(part, "function_response")[1]
+    return _spelled_field(part, "function_response")[1]
 
 
-def is_part(value: object) -> bool:
+def _is_part(value: object) -> bool:
     """Return whether a value is a part rather than a content."""
-    if isinstance(value, str) or any(set_field(value, name)[1] is not None for name in ("text", *_CAMEL)):
+    if isinstance(value, str) or any(_spelled_field(value, name)[1] is not None for name in ("text", *_CAMEL)):
         return True
     return text_of(value, "uri") is not None  # an uploaded file, as `client.files.upload` returns it
 
 
-def _said(part: object, path: Path) -> list[PlacedPart]:
-    if function_call(part) is not None or function_response(part) is not None:
-        return [] if function_response(part) is None else _response_parts(part, path)
+def _content(part: object, path: Path) -> list[PlacedPart]:
+    if _function_call(part) is not None or _function_response(part) is not None:
+        return [] if _function_response(part) is None else _response_parts(part, path)
     if isinstance(part, Mapping) and part.get("text", "") is None and not any(part.values()):
         return [((*path, "text"), NULL_TEXT)]  # most fields of an SDK part are None
     if get(part, "text") is not None:
         kind: PartKind = "reasoning" if get(part, "thought") else "text"
         return [((*path, "text"), Part(kind, require_text(part, "text", path)))]
     for name, inner in _CODE.items():
-        spelled, record = set_field(part, name)
+        spelled, record = _spelled_field(part, name)
         if record is not None:
             text = text_of(record, inner)
             return [] if text is None else [((*path, spelled, inner), Part("text", text))]
@@ -144,20 +151,20 @@ def _unknown(part: object, path: Path) -> list[PlacedPart]:
 
 def _signature(part: object) -> list[PlacedPart]:
     """Return a list with the part for a thought signature; an empty list if there is no signature that is billed."""
-    seal = as_base64(set_field(part, "thought_signature")[1])
+    seal = as_base64(_spelled_field(part, "thought_signature")[1])
     return [((), sealed(seal))] if seal is not None and seal.startswith(_BILLED) else []
 
 
 def _media(part: object) -> Part | None:
     for name in ("inline_data", "file_data"):
-        blob = set_field(part, name)[1]
+        blob = _spelled_field(part, name)[1]
         if blob is not None:
             return _medium(blob)
     return _medium(part) if text_of(part, "uri") is not None else None
 
 
 def _medium(blob: object) -> Part:
-    mime, data = str(set_field(blob, "mime_type")[1] or ""), as_base64(get(blob, "data"))
+    mime, data = str(_spelled_field(blob, "mime_type")[1] or ""), as_base64(get(blob, "data"))
     url = None if data is None else f"data:{mime};base64,{data}"
     if mime.startswith("image/"):
         return image(url)
@@ -175,48 +182,48 @@ _HALVES: Final = {
 """Fields of a part that is one half of a call that the provider executes, and whether it is the result."""
 
 
-def half_of(part: object) -> Half | None:
+def _half_of(part: object) -> Half | None:
     """Return the half of a call that the provider executes and that a part is; None for any other part."""
     if isinstance(part, str):
         return None
     for name, is_result in _HALVES.items():
-        inner = set_field(part, name)[1]
+        inner = _spelled_field(part, name)[1]
         if inner is not None:
             return Half(text_of(inner, "id") or None, is_result)
     return None
 
 
 def _read(part: object, path: Path) -> list[PlacedPart]:
-    return with_half([*_said(part, path), *_signature(part)], half_of(part), path)
+    return with_half([*_content(part, path), *_signature(part)], _half_of(part), path)
 
 
 PARTS: Final[ContentFormat] = ContentFormat({None: _read}, unknown=_unknown)
 
 
-def part_fields(part: object, path: Path, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
+def _part_fields(part: object, path: Path, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
     """Yield the fields of a part that are not content: names of files, links, unknown keys."""
     yield from PARTS.part_fields(part, path, read, own=_READ)
     if isinstance(part, str):
         return
     for name in ("function_call", "function_response"):
-        spelled, inner = set_field(part, name)
+        spelled, inner = _spelled_field(part, name)
         if inner is not None:
             yield from extra_fields(inner, (*path, spelled), own=_READ_INSIDE)
-            for number, member in enumerate(_members(inner)):
+            for number, member in enumerate(_inner_parts(inner)):
                 yield from PARTS.part_fields(member, (*path, spelled, "parts", number), own=_READ)
 
 
-def _members(response: object) -> list[object]:
+def _inner_parts(response: object) -> list[object]:
     found = get(response, "parts")
     return list(found) if isinstance(found, (list, tuple)) else []
 
 
-def place_call(part: object, path: Path, number: int) -> PlacedCall:
+def _place_call(part: object, path: Path, number: int) -> PlacedCall:
     """Return the function call in a part, and the paths of its fields.
 
     A call without an id gets one from its `number` among the calls of the same function.
     """
-    spelled, inner = set_field(part, "function_call")
+    spelled, inner = _spelled_field(part, "function_call")
     if not is_record(inner):
         raise unreadable((*path, spelled), "a dict with 'name' and 'args'", inner)
     name, identity = str(get(inner, "name") or ""), text_of(inner, "id")
@@ -230,7 +237,7 @@ def place_call(part: object, path: Path, number: int) -> PlacedCall:
 
 def _response_parts(part: object, path: Path) -> list[PlacedPart]:
     """Return the parts of a function response: one for its only text, or for its fields as JSON, and one per medium."""
-    spelled, inner = set_field(part, "function_response")
+    spelled, inner = _spelled_field(part, "function_response")
     if not is_record(inner):
         raise unreadable((*path, spelled), "a dict with 'name' and 'response'", inner)
     response, place = get(inner, "response"), (*path, spelled, "response")
@@ -239,7 +246,7 @@ def _response_parts(part: object, path: Path) -> list[PlacedPart]:
     key = _text_key(response or {})
     text = "" if not response else str(response[key]) if key is not None else arguments_as_text(response)
     at = place if key is None else (*place, key)
-    return [(at, Part("text", text)), *PARTS.read(_members(inner), (*path, spelled, "parts"))]
+    return [(at, Part("text", text)), *PARTS.read(_inner_parts(inner), (*path, spelled, "parts"))]
 
 
 def _text_key(response: Mapping[str, object]) -> str | None:
@@ -248,7 +255,7 @@ def _text_key(response: Mapping[str, object]) -> str | None:
     return next(iter(response)) if is_text else None
 
 
-def tool_response(text: str) -> dict[str, object]:
+def _as_response(text: str) -> dict[str, object]:
     """Return a text as a function response: a JSON object as it is, any other text under the key `output`."""
     value = parse_json(text)
     return value if isinstance(value, dict) else {"output": text}
@@ -290,10 +297,9 @@ class GoogleAdapter(BlockFormat):
     """Reads Gemini's contents as artifacts: one for each function response, and one for the rest of a content.
 
     Not preserved: thoughts whose text would have to change, empty texts, and contents of the model next to each other,
-    which become one if they call functions. Thought signatures are never
-    changed and stay with their part. Responses without an id are paired with calls by name and order, as the API does.
-    Parts of unknown type are passed on unchanged. Contents of unknown role are kept and pinned, and the report names
-    the role.
+    which become one if they call functions. Thought signatures are never changed and stay with their part. Responses
+    without an id are paired with calls by name and order, as the API does. Parts of unknown type are passed on
+    unchanged. Contents of unknown role are kept and pinned, and the report names the role.
     """
 
     name = "google"
@@ -354,17 +360,17 @@ class GoogleAdapter(BlockFormat):
         if not get(message, "role") == "model" == get(run[-1], "role"):
             return False
         parts = [part for content in run for part in filter(is_record, _parts(content))]
-        is_parallel = any(function_call(part) is not None for part in filter(is_record, _parts(message)))
-        if is_parallel and any(function_call(part) is not None for part in parts):
+        is_parallel = any(_function_call(part) is not None for part in filter(is_record, _parts(message)))
+        if is_parallel and any(_function_call(part) is not None for part in parts):
             return True
-        return bool(open_halves(map(half_of, parts)))
+        return bool(open_halves(map(_half_of, parts)))
 
     def placed(self, message: object) -> list[PlacedBlock]:
         """Return the parts of a content with their paths."""
         if not isinstance(message, (str, list, tuple)):
             if not is_record(message):
                 raise HistoryError(f"expected a content with 'parts', got {type(message).__name__}")
-            if not is_part(message):
+            if not _is_part(message):
                 refuse_foreign(message, GEMINI)
                 _require_parts(message)
         parts: list[PlacedBlock] = [(("parts", number), part) for number, part in enumerate(_parts(message))]
@@ -376,7 +382,7 @@ class GoogleAdapter(BlockFormat):
     def role(self, message: object) -> str:
         """Return the role of a content. Without a role, it is `model` if a part calls a function, otherwise `user`."""
         role = text_of(message, "role") if not isinstance(message, (str, list, tuple)) else None
-        return role or ("model" if any(function_call(part) is not None for part in _parts(message)) else "user")
+        return role or ("model" if any(_function_call(part) is not None for part in _parts(message)) else "user")
 
     def field_of(self, message: object) -> object:
         """Return the parts of a content; None if the content is a bare string or a list of parts."""
@@ -384,11 +390,11 @@ class GoogleAdapter(BlockFormat):
 
     def result(self, block: object) -> object:
         """Return the function response in a part; None if the part contains none."""
-        return function_response(block)
+        return _function_response(block)
 
     def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
         """Return the id of the call that a response answers, the path of this id, and the name of the function."""
-        spelled, inner = set_field(block, "function_response")
+        spelled, inner = _spelled_field(block, "function_response")
         return text_of(inner, "id") or None, (*path, spelled, "id"), text_of(inner, "name")
 
     def calls(self, placed: Sequence[PlacedBlock]) -> list[PlacedCall]:
@@ -396,16 +402,16 @@ class GoogleAdapter(BlockFormat):
         before: Counter[object] = Counter()
         calls = []
         for path, part in placed:
-            call = function_call(part)
+            call = _function_call(part)
             if call is not None:
                 name = str(get(call, "name"))
-                calls.append(place_call(part, path, before[name]))
+                calls.append(_place_call(part, path, before[name]))
                 before[name] += 1
         return calls
 
     def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:  # noqa: ARG002
         """Yield the fields of a part that are neither content nor a call."""
-        return part_fields(block, path, read)
+        return _part_fields(block, path, read)
 
     def paired(self, artifacts: Iterable[Artifact]) -> Iterator[Artifact]:
         """Give the ids of unanswered calls to results of the same function that have no id, and yield all artifacts.
@@ -447,12 +453,12 @@ class GoogleAdapter(BlockFormat):
         """Return a part; `REMOVED` if it is empty. A signed part is kept: signatures must be sent back."""
         if block is REMOVED:
             return block
-        is_empty = block == "" or (get(block, "text") == "" and set_field(block, "thought_signature")[1] is None)
+        is_empty = block == "" or (get(block, "text") == "" and _spelled_field(block, "thought_signature")[1] is None)
         return REMOVED if is_empty else block
 
     def with_blocks(self, message: object, blocks: list[object]) -> object:
         """Return a copy of a content with other parts."""
-        return _like(message, blocks)
+        return _with_parts(message, blocks)
 
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
@@ -468,13 +474,13 @@ class GoogleAdapter(BlockFormat):
             if get(part, "thought") and path[1:] == ("text",):
                 yield path[:1], REMOVED
             else:
-                yield path, tool_response(new) if path[-1] == "response" and isinstance(new, str) else new
+                yield path, _as_response(new) if path[-1] == "response" and isinstance(new, str) else new
 
     def created(self, artifact: Artifact) -> list[object]:
         """Return the parts for an artifact that a stage added."""
         if artifact.kind is Kind.TOOL:
             named = _name_fields(artifact.answers, artifact.name)
-            return [{"functionResponse": {**named, "response": tool_response(artifact.text)}}]
+            return [{"functionResponse": {**named, "response": _as_response(artifact.text)}}]
         said: list[object] = [{"text": artifact.text or LEFT_OUT}] if artifact.text or not artifact.calls else []
         return said + [
             {"functionCall": {**_name_fields(call.id, call.name), "args": arguments_as_object(call.arguments)}}
@@ -492,7 +498,7 @@ class GoogleAdapter(BlockFormat):
     def settings(self, body: Body) -> tuple[dict[str, object], list[Body]]:
         """Return the settings in a body, separated into plain settings and those that the model sees as schemas."""
         settings, schemas = super().settings(body)
-        for key, value in (placed for holder in _HOLDERS for placed in _set_fields(body.get(holder))):
+        for key, value in (placed for holder in _HOLDERS for placed in _given_settings(body.get(holder))):
             if key in _SCHEMAS:
                 schemas.append({key: _as_schema(value)})
             elif key not in _UNSENT:
@@ -518,7 +524,7 @@ class GoogleAdapter(BlockFormat):
         if artifact.kind is not Kind.TOOL or not isinstance(artifact.source, Fragment):
             return artifact
         part = self.placed(artifact.source.message)[artifact.source.indexes[0]][1]
-        response = Part("text", arguments_as_text(get(function_response(part), "response") or {}))
+        response = Part("text", arguments_as_text(get(_function_response(part), "response") or {}))
         media = artifact.content[1:] if isinstance(artifact.content, tuple) else ()
         return replace(artifact, content=(response, *media))
 
@@ -564,7 +570,7 @@ class GoogleAdapter(BlockFormat):
         return ((path, part) for path, _, part in _streamed(event) if part.get("text") is None)
 
 
-def _set_fields(holder: object) -> Iterator[tuple[str, object]]:
+def _given_settings(holder: object) -> Iterator[tuple[str, object]]:
     """Yield the name and value of each setting that is set.
 
     The settings are not dumped by pydantic, because that fails if a tool is a Python function.
@@ -594,7 +600,7 @@ def _alone(candidate: Mapping[str, object], text: str) -> Event:
 
 def _is_content(content: object) -> bool:
     parts = get(content, "parts")
-    has_parts = isinstance(parts, (list, tuple)) and all(get(part, "type") is None and is_part(part) for part in parts)
+    has_parts = isinstance(parts, (list, tuple)) and all(get(part, "type") is None and _is_part(part) for part in parts)
     return has_parts and get(content, "role") in (None, "user", "model", "function") and get(content, "content") is None
 
 
@@ -642,7 +648,7 @@ def _with_call_id(result: Artifact, call: ToolCall) -> Artifact:
     return known
 
 
-def _like(content: Content, written: list[object]) -> Content:
+def _with_parts(content: Content, written: list[object]) -> Content:
     """Return a copy of a content with other parts. A list or a bare part stays one if possible."""
     if isinstance(content, (list, tuple)):
         return written

@@ -1,4 +1,4 @@
-"""The input items of the Responses API, as artifacts.
+"""The input items of the Responses API, as artifacts: single items first, then the adapter of whole lists.
 
 The item types are those of `openai.types.responses.ResponseInputItemParam`; which outputs belong to which calls is as
 in OpenAI's Agents SDK. Items of other types are passed on unchanged.
@@ -104,7 +104,7 @@ _HOSTED: Final = (
 )
 """Types of items that the provider executed. Such items cannot be sent without their ids."""
 _KNOWN: Final = frozenset({*_OUTPUT_OF, *_CALL_OF, *_HOSTED, "message", "reasoning"})
-OWN: Final = _KNOWN.union(_FIXED) - {"message"}
+_OWN: Final = _KNOWN.union(_FIXED) - {"message"}
 """Types of items that no other format has."""
 _CONTENT: Final = {"message": "content", "custom_tool_call_output": "output", "function_call_output": "output"}
 """Types of items whose content is a string or a list of parts, and the field that contains it."""
@@ -117,14 +117,20 @@ _TEXTS: Final = ("text", "refusal", "command", "commands", "diff", "stdout", "st
 """Keys in actions and their outputs whose strings a stage may change."""
 _READ: Final = frozenset({"type", "role", "call_id", "name", "summary", "status"})
 """Fields of an item that the adapter reads besides its content."""
+_BRINGING: Final = ("additional_tools", "tool_search_output")
+"""Types of items that define tools."""
+_PLACE: Final = ("item_id", "output_index", "content_index")
+"""Fields of a streamed event that say which text it continues."""
 _SEALED: Final = frozenset({"encrypted_content"})
 _SPOKEN: Final = ("type", "text", "refusal")
+"""Fields that a part of an edited assistant message keeps."""
 _BLANK: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
 )
+"""A picture of one pixel, which stands for a missing screenshot."""
 
 
-def item_type(item: object) -> str | None:
+def _item_type(item: object) -> str | None:
     """Return the type of an item: `message` if it has only a role, `item_reference` if it has only an id."""
     kind = text_of(item, "type")
     if kind is None:
@@ -132,9 +138,9 @@ def item_type(item: object) -> str | None:
     return "item_reference" if kind is None and text_of(item, "id") is not None else kind
 
 
-def call_id(item: object) -> str | None:
+def _call_id(item: object) -> str | None:
     """Return the id of a call, or the id of the call that an output answers."""
-    kind = item_type(item) or ""
+    kind = _item_type(item) or ""
     found = text_of(item, _ID_AT.get(kind, "call_id"))
     return text_of(item, "id") if found is None and kind == "local_shell_call_output" else found
 
@@ -144,35 +150,35 @@ def _is_in(item: object, kind: str | None, pairs: Mapping[str, str]) -> bool:
 
     A tool search without a call id was executed by the provider.
     """
-    return kind in pairs and (kind not in _HOSTED or call_id(item) is not None)
+    return kind in pairs and (kind not in _HOSTED or _call_id(item) is not None)
 
 
-def is_model_item(item: object, kind: str | None) -> bool:
+def _is_model_item(item: object, kind: str | None) -> bool:
     """Return whether an item of type `kind` was written by the model, or by the provider on its behalf."""
     if kind == "message":
         return get(item, "role") == "assistant"
     return kind not in _FIXED and not _is_in(item, kind, _CALL_OF)
 
 
-def is_bound(item: object) -> bool:
+def _is_bound(item: object) -> bool:
     """Return whether the provider accepts an item only with its id."""
-    return item_type(item) in _HOSTED or _stays((item,))
+    return _item_type(item) in _HOSTED or _stays((item,))
 
 
 def _stays(items: tuple[object, ...]) -> bool:
     """Return whether items must not be dropped: items in `_FIXED`, and items of unknown type or role."""
-    if item_type(items[0]) == "message":
+    if _item_type(items[0]) == "message":
         return str(get(items[0], "role")) not in _ROLES
-    return all(item_type(item) not in _KNOWN for item in items)
+    return all(_item_type(item) not in _KNOWN for item in items)
 
 
-def view(items: tuple[Item, ...]) -> MessageView:
+def _view(items: tuple[Item, ...]) -> MessageView:
     """Return the view of the consecutive items of one artifact. Each path in it begins with the index of the item.
 
     Each item has the framing of a message. Since the artifact is counted as one message, the framing of the other items
     is added as a field. The calls that a program makes are part of its run and have no separate results.
     """
-    first, kinds = items[0], list(map(item_type, items))
+    first, kinds = items[0], list(map(_item_type, items))
     answers, runs = _is_in(first, kinds[0], _CALL_OF), "program" in kinds
     framed: list[PlacedField] = [((), Field("", "", tokens=Costs().message)) for _ in items[1:]]
     calling = [n for n, item in enumerate(items) if not runs and _is_in(item, kinds[n], _OUTPUT_OF)]
@@ -180,8 +186,8 @@ def view(items: tuple[Item, ...]) -> MessageView:
     return MessageView(
         Kind.TOOL if answers else _ROLES.get(role or "", Kind.ASSISTANT),
         [placed for n, item in enumerate(items) for placed in nested(n, _parts(item, str(kinds[n]), in_program=runs))],
-        [_call_place(items[number], str(kinds[number]), number) for number in calling],
-        tool_call_id=call_id(first) if answers else None,
+        [_place_call(items[number], str(kinds[number]), number) for number in calling],
+        tool_call_id=_call_id(first) if answers else None,
         tool_call_id_at=(0, "call_id"),
         name=text_of(first, "name") if answers or role else None,
         role=None if role in _ROLES else role,
@@ -192,7 +198,7 @@ def view(items: tuple[Item, ...]) -> MessageView:
 
 def _fields(item: Item) -> Iterator[PlacedField]:
     """Yield the fields of an item other than its content and its call."""
-    kind = str(item_type(item))
+    kind = str(_item_type(item))
     read = _parts(item, kind, in_program=True)
     is_opaque = any(part.kind == "opaque" and part.tokens != 0 for _, part in read)
     if is_opaque and kind not in _CONTENT and kind != "reasoning":
@@ -207,11 +213,11 @@ def _fields(item: Item) -> Iterator[PlacedField]:
         yield from PARTS.part_fields(get(item, key), (key,))
 
 
-def _call_place(item: Item, kind: str, number: int) -> PlacedCall:
+def _place_call(item: Item, kind: str, number: int) -> PlacedCall:
     """Return the call in an item, and the paths of its fields. Structured arguments belong to the content instead."""
     field = _ARGUMENTS.get(kind, "")
     arguments = arguments_as_text(get(item, field))
-    call = ToolCall(str(get(item, "name") or kind), arguments, call_id(item), takes_object=kind == "function_call")
+    call = ToolCall(str(get(item, "name") or kind), arguments, _call_id(item), takes_object=kind == "function_call")
     return PlacedCall(call, (number, field), (number, "call_id"))
 
 
@@ -254,10 +260,10 @@ def _leaves(value: object, path: Path) -> list[PlacedPart]:
     return [placed for key, member in fields_of(value).items() for placed in _leaves(member, (*path, key))]
 
 
-def without_empties(item: Item) -> dict[Path, object]:
+def _without_empties(item: Item) -> dict[Path, object]:
     """Return the changes of an item by which nothing in it is null or empty that the API refuses."""
     changes: dict[Path, object] = {}
-    field = _CONTENT.get(item_type(item) or "", "")
+    field = _CONTENT.get(_item_type(item) or "", "")
     if field and get(item, field) in (None, [], ()):
         changes[field,] = ""
     if get(item, "id") == "":
@@ -265,10 +271,10 @@ def without_empties(item: Item) -> dict[Path, object]:
     return changes
 
 
-def unstored(item: Item, changes: Mapping[Path, object]) -> Item:
+def _unstored(item: Item, changes: Mapping[Path, object]) -> Item:
     """Return a changed copy of an item without its id, since with the id the server would use its stored copy."""
     fields = copy_with(fields_of(item), changes)
-    is_message = item_type(item) == "message"
+    is_message = _item_type(item) == "message"
     if is_message and get(item, "role") == "assistant":
         return _spoken(fields)
     return copy_with(fields, {("id",): REMOVED}) if is_message or "call_id" in fields else fields
@@ -288,7 +294,7 @@ def _spoken_part(part: object) -> object:
     return {key: get(part, key) for key in _SPOKEN if get(part, key) is not None} if is_known else part
 
 
-def stand_in(artifact: Artifact, call_type: str) -> Item:
+def _substitute_output(artifact: Artifact, call_type: str) -> Item:
     """Return a substitute for a missing output, in the format that the type of its call requires."""
     text, output = artifact.text, _OUTPUT_OF.get(call_type, "function_call_output")
     id_at = "id" if call_type == "local_shell_call" else _ID_AT.get(output, "call_id")
@@ -370,9 +376,9 @@ class ResponsesAdapter(Format):
     @staticmethod
     def last_stage(draft: Draft) -> Draft:
         """Drop items that are there twice, and replace what the API refuses as null or empty: texts, contents, ids."""
-        once = [artifact for artifact in draft.artifacts if not isinstance(artifact.source, Repeated)]
+        once = [artifact for artifact in draft.artifacts if not isinstance(artifact.source, _Repeated)]
         draft = fill_nulls(draft.revise(once, reason="a duplicate of an earlier item"))
-        artifacts = [a.revised() if any(map(without_empties, _items(a))) else a for a in draft.artifacts]
+        artifacts = [a.revised() if any(map(_without_empties, _items(a))) else a for a in draft.artifacts]
         return draft.revise(artifacts, action="repaired", reason="the API refuses what is null or empty")
 
     def read(self, native: Sequence[Item]) -> list[Artifact]:
@@ -384,7 +390,7 @@ class ResponsesAdapter(Format):
         """
         artifacts = _with_shell_call_ids(_read(require_list(native, "input items")))
         fixed = (item for artifact in artifacts if artifact.pinned for item in _items(artifact))
-        trusts = self.incremental or any(item_type(item) == "item_reference" for item in fixed)
+        trusts = self.incremental or any(_item_type(item) == "item_reference" for item in fixed)
         return list(_with_server_calls(artifacts)) if trusts else artifacts
 
     def write(self, native: Sequence[Item], artifacts: Iterable[Artifact]) -> list[Item]:
@@ -396,15 +402,15 @@ class ResponsesAdapter(Format):
         for artifact in given:
             source = artifact.source
             if not isinstance(source, tuple):
-                items += _created(artifact, call_types)
+                items += _new_items(artifact, call_types)
             else:
-                items += source if artifact.origin is None else _written(artifact, source)
+                items += source if artifact.origin is None else _changed_items(artifact, source)
         return items
 
     def detects(self, native: object) -> bool:
         """Return whether `native` is a list in which an item has a type that only the Responses API has."""
-        types = [item_type(item) for item in native] if is_list(native) else [None]
-        return None not in types and not OWN.isdisjoint(types)
+        types = [_item_type(item) for item in native] if is_list(native) else [None]
+        return None not in types and not _OWN.isdisjoint(types)
 
     def native(self, body: Body) -> list[Any]:
         """Return the input items of a body; an `input` that is a string becomes one message."""
@@ -509,17 +515,12 @@ class ResponsesAdapter(Format):
         return {"type": "function", **schema, "strict": False}
 
 
-_PLACE: Final = ("item_id", "output_index", "content_index")
-_BRINGING: Final = ("additional_tools", "tool_search_output")
-"""Types of items that define tools."""
-
-
 def _billed(items: tuple[Item, ...]) -> Artifact | None:
     """Return an artifact with the billed content of an item; None if nothing in it is billed as a message.
 
     Encrypted reasoning is billed without its summary.
     """
-    read, kind = view(items), item_type(items[0])
+    read, kind = _view(items), _item_type(items[0])
     if kind in ("tool_search_output", "additional_tools"):  # their tools are counted as tools
         return Artifact(Kind.TOOL) if kind == "tool_search_output" else None
     if kind in ("item_reference", "compaction_trigger", "configuration_update"):
@@ -551,23 +552,23 @@ def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
     programs, spoke, mixed = 0, False, False
     known: dict[tuple[str, str], Item] = {}  # by type, too: an output may have the id of its call
     for position, item in enumerate(native):
-        kind = item_type(item)
+        kind = _item_type(item)
         if kind is None:
             raise HistoryError(_fault(item), position=position)
         identity = kind, text_of(item, "id") or ""
         is_used = identity in known and programs == 0
         if identity[1]:
             known.setdefault(identity, item)
-        if is_used and known[identity] != item and kind != "reasoning" and not is_bound(item):
+        if is_used and known[identity] != item and kind != "reasoning" and not _is_bound(item):
             item = _WITHOUT_IDS.read([item])[0]  # noqa: PLW2901 - another item, whose id a gateway used again
         elif is_used and known[identity] == item:
             if run:
                 yield tuple(run)
                 run, mixed = [], False
-            yield Repeated((item,))
+            yield _Repeated((item,))
             spoke = False
             continue
-        speaks = is_model_item(item, kind)
+        speaks = _is_model_item(item, kind)
         goes_on = speaks and spoke and (mixed or kind not in ("message", "reasoning"))
         if run and programs == 0 and not goes_on:
             yield tuple(run)
@@ -579,10 +580,10 @@ def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
         yield tuple(run)
 
 
-_WITHOUT_IDS: Final[ReadCache[Item, Item]] = ReadCache(lambda item: unstored(item, {("id",): REMOVED}))
+_WITHOUT_IDS: Final[ReadCache[Item, Item]] = ReadCache(lambda item: _unstored(item, {("id",): REMOVED}))
 
 
-class Repeated(tuple[Item, ...]):
+class _Repeated(tuple[Item, ...]):
     """An item that is the same, with the same id, as an earlier item of the input. The API refuses both together."""
 
     __slots__ = ()
@@ -590,9 +591,9 @@ class Repeated(tuple[Item, ...]):
 
 
 def _artifact(items: tuple[Item, ...]) -> Artifact:
-    if isinstance(items, Repeated):  # neither counted nor a message of the model: `RepairExchanges` drops it
+    if isinstance(items, _Repeated):  # neither counted nor a message of the model: `RepairExchanges` drops it
         return Artifact(Kind.TOOL, "", 0, source=items)
-    return view(items).artifact(items)
+    return _view(items).artifact(items)
 
 
 def _fault(item: object) -> str:
@@ -614,7 +615,7 @@ def _read(native: Sequence[Item]) -> list[Artifact]:
         return _CACHE.read(list(_runs(native)))
     except HistoryError:
         for position, item in enumerate(native):
-            read_at(view, (item,), position)
+            read_at(_view, (item,), position)
         raise
 
 
@@ -624,7 +625,7 @@ def _with_shell_call_ids(artifacts: list[Artifact]) -> list[Artifact]:
     Some outputs name the id of the item that contains the call instead.
     """
     calling = (item for a in artifacts if a.calls for item in _items(a))
-    named = {get(item, "id"): call_id(item) for item in calling if get(item, "type") == "local_shell_call"}
+    named = {get(item, "id"): _call_id(item) for item in calling if get(item, "type") == "local_shell_call"}
     return (
         [replace(a, answers=named[a.answers]) if a.answers in named else a for a in artifacts] if named else artifacts
     )
@@ -655,38 +656,40 @@ def _items(artifact: Artifact) -> tuple[Item, ...]:
 
 def _call_types(artifacts: Sequence[Artifact]) -> dict[str | None, str]:
     """Return the item type of each call, by the id of the call."""
-    return {call_id(item): str(item_type(item)) for artifact in artifacts for item in _items(artifact)}
+    return {_call_id(item): str(_item_type(item)) for artifact in artifacts for item in _items(artifact)}
 
 
-def _written(artifact: Artifact, items: tuple[Item, ...]) -> list[Item]:
+def _changed_items(artifact: Artifact, items: tuple[Item, ...]) -> list[Item]:
     """Return the items of a changed artifact. Reasoning and the items that follow it are changed or kept together."""
     if not items:  # items that were joined elsewhere
         return []
-    empties = {(n, *path): new for n, item in enumerate(items) for path, new in without_empties(item).items()}
-    changes = by_index({**empties, **view(items).changes(artifact)})
-    thinks = [item_type(item) == "reasoning" for item in items]
+    empties = {(n, *path): new for n, item in enumerate(items) for path, new in _without_empties(item).items()}
+    changes = by_index({**empties, **_view(items).changes(artifact)})
+    thinks = [_item_type(item) == "reasoning" for item in items]
     begins = [n for n, thinking in enumerate(thinks) if thinking and n > 0 and not thinks[n - 1]]
     chunks = [range(*bounds) for bounds in pairwise([0, *begins, len(items)])]
-    return [item for chunk in chunks for item in _rewritten(items, chunk, changes)]
+    return [item for chunk in chunks for item in _changed_chunk(items, chunk, changes)]
 
 
-def _rewritten(items: tuple[Item, ...], chunk: range, changes: Mapping[int, Mapping[Path, object]]) -> Iterator[Item]:
+def _changed_chunk(
+    items: tuple[Item, ...], chunk: range, changes: Mapping[int, Mapping[Path, object]]
+) -> Iterator[Item]:
     changed = any(number in changes for number in chunk)
-    bound = any(is_bound(items[number]) for number in chunk)
-    thinks = item_type(items[chunk.start]) == "reasoning"
+    bound = any(_is_bound(items[number]) for number in chunk)
+    thinks = _item_type(items[chunk.start]) == "reasoning"
     for number in chunk:
         item = items[number]
-        if item_type(item) == "reasoning":
+        if _item_type(item) == "reasoning":
             yield from [item] if not changed or (bound and number not in changes) else []
         else:
             frees = changed and thinks and not bound
-            yield unstored(item, changes.get(number, {})) if frees or number in changes else item
+            yield _unstored(item, changes.get(number, {})) if frees or number in changes else item
 
 
-def _created(artifact: Artifact, call_types: Mapping[str | None, str]) -> list[Item]:
+def _new_items(artifact: Artifact, call_types: Mapping[str | None, str]) -> list[Item]:
     """Return the items for an artifact that a stage added, such as a summary or a substitute for a missing result."""
     if artifact.kind is Kind.TOOL:
-        return [stand_in(artifact, call_types.get(artifact.answers, "function_call"))]
+        return [_substitute_output(artifact, call_types.get(artifact.answers, "function_call"))]
     role = "user" if artifact.kind is Kind.TASK else artifact.kind.value
     spoken: list[Item] = [{"role": role, "content": artifact.text}] if artifact.text or not artifact.calls else []
     return spoken + [

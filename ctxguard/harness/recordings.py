@@ -145,6 +145,8 @@ _TOO_LONG: Final = (
     f"the line is longer than {MAX_LINE >> 20} MiB, the maximum for a session; write one session per line, as "
     "jq -c '.[]' does with a list"
 )
+_HEAD: Final = 20
+"""Number of lines at the beginning of a file, of which the first one that is understood tells what the file is."""
 _PARQUET: Final = b"PAR1"
 _ROWS: Final = 64
 """Number of rows of a Parquet file that are in memory at a time."""
@@ -477,10 +479,6 @@ def _of_lines(name: str, lines: Iterator[Line]) -> Iterator[Source]:
     yield from read(name, chain(head, lines))
 
 
-_HEAD: Final = 20
-"""Number of lines among which one is looked for that tells what a file is."""
-
-
 def _reader(line: bytes | None, *, is_first: bool) -> Callable[[str, Iterable[Line]], Iterator[Source]] | None:
     """Return the function that reads a file with such a line; None if the line does not tell what the file is."""
     value = None if line is None else _value(line)
@@ -490,7 +488,7 @@ def _reader(line: bytes | None, *, is_first: bool) -> Callable[[str, Iterable[Li
         return _of_messages
     if _is_session(value) or (value and isinstance(value, list)):
         return _one_a_line
-    return _of_many_lines if is_first and value is None and line is not None and _goes_on(line) else None
+    return _of_many_lines if is_first and value is None and line is not None and _is_incomplete(line) else None
 
 
 def _of_kind(kind: LogKind, name: str, lines: Iterable[Line]) -> Iterator[Source]:
@@ -554,14 +552,14 @@ def _one_a_line(name: str, lines: Iterable[Line], place: int = 0) -> Iterator[So
         place += len(listed) or 1
 
 
-def _goes_on(line: bytes) -> bool:
+def _is_incomplete(line: bytes) -> bool:
     """Return whether a line is the beginning of a JSON value that further lines may complete."""
     try:
         json.loads(line)
     except json.JSONDecodeError as error:
         return is_cut_off(error)
     except (ValueError, RecursionError):
-        return False
+        pass
     return False
 
 
@@ -640,7 +638,8 @@ def open_session(recording: Recording, *, adapter: str | None = None) -> Recorde
     try:
         record = parse_json(recording.data.decode("utf-8"))
         if (kind := kind_of(record, is_rows=False)) is not None:
-            return Skipped(recording.path, f"{kind.name}, which are read {_ALONE}", line=recording.line)
+            reason = f"{kind.name}, which are read only from a JSON file of their own; move them to one"
+            return Skipped(recording.path, reason, line=recording.line)
         return parse_session(translate_dumps(translate_row(record)), adapter=adapter, place=recording.place)
     except UnicodeDecodeError as error:
         reason = f"{reason_of(error)}; {AS_TEXT}"
@@ -657,6 +656,3 @@ def open_session(recording: Recording, *, adapter: str | None = None) -> Recorde
         nearest = nearest_kind(record)
         reason = f"{error}; nearest kind: {nearest}" if nearest else str(error)
     return Skipped(recording.path, reason, line=recording.line)
-
-
-_ALONE: Final = "only from a JSON file of their own; move them to one"

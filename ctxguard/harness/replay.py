@@ -298,9 +298,9 @@ class _Player:
     def _judge(self, end: int, artifacts: list[Artifact], report: Report) -> None:
         own, session = self.result.figures, self.recorded.session
         native = session.adapter.write(session.native, artifacts)
-        judged = self.judge.judge(self.recorded.artifacts[:end], artifacts, native, report)
-        if judged:
-            verdicts = [replace(one, session=session.id, path=self.result.path, call=own.calls) for one in judged]
+        found = self.judge.judge(self.recorded.artifacts[:end], artifacts, native, report)
+        if found:
+            verdicts = [replace(one, session=session.id, path=self.result.path, call=own.calls) for one in found]
             own.judged(verdicts)
             self.result.places += verdicts[: MOST_PLACES - len(self.result.places)]
 

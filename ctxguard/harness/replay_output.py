@@ -15,13 +15,23 @@ from ctxguard.harness.recordings import skipped_lines
 from ctxguard.harness.summary import advice, cheapest, summary
 from ctxguard.report.printing import ReportFormat, counted, fitted, note, out
 
-FORMATS: Final[Mapping[str, ReportFormat]] = {".json": "json", ".html": "html", ".htm": "html"}
+_FORMATS: Final[Mapping[str, ReportFormat]] = {".json": "json", ".html": "html", ".htm": "html"}
+"""Formats by the suffix of a file; any other file gets the text."""
 
 
 def replay_report(
     sources: list[str], plan: Plan, results: Results, seconds: float, processes: int, title: str | None
 ) -> ReplayReport:
-    """Build the report on a replay that took `seconds` seconds."""
+    """Return the report on a replay.
+
+    Args:
+        sources: The files, folders, globs, and URLs of the recordings.
+        plan: The settings that were compared, and the prices.
+        results: The results, one tally for each setting.
+        seconds: How long the replay took.
+        processes: Number of processes in which it ran.
+        title: The title; None names the number of sessions and calls.
+    """
     count = plan.settings[0].stabilizer.counter.counter
     figures = results.tallies[0].figures
     return ReplayReport(
@@ -70,7 +80,7 @@ def print_report(
     """
     from ctxguard.harness.page import replay_page
 
-    files = [(path, FORMATS.get(path.suffix, "text")) for path in outputs]
+    files = [(path, _FORMATS.get(path.suffix, "text")) for path in outputs]
     files += [] if html is None else [(html, "html")]
     forms = {form, *(each for _, each in files)}
     shown: dict[ReportFormat, str] = {}

@@ -192,7 +192,7 @@ def _key(window: Sequence[_Token]) -> str:
 def _windows(text: str, tokens: Sequence[_Token]) -> Iterator[Sequence[_Token]]:
     """Split tokens into windows, each at the best border in its second half: a line, a sentence, a clause, or a word.
 
-    Only what stands between values decides where, so that a masked text is split like the text before masking.
+    Only the text between values decides where, so that a masked text is split like the text before masking.
     """
     begin = 0
     while begin < len(tokens):

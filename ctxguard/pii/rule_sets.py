@@ -16,7 +16,7 @@ from ctxguard.pii.detect.match import Engine, engine_of
 from ctxguard.pii.placeholders import UNCHECKED, label_of
 from ctxguard.pii.rules.rule import Rule
 from ctxguard.pii.rules.standard import COUNTRIES, PEOPLE_RULES, RULES_BY_COUNTRY, STANDARD_RULES
-from ctxguard.pii.spans import RULE_SET, Detector, Span, check_text, require_labels, values_of
+from ctxguard.pii.spans import RULE_SET, Detector, Span, check_text, require_labels, require_strings
 from ctxguard.settings import nearest
 
 
@@ -47,7 +47,7 @@ class RuleSet:
             )
         # lists are also accepted, but only tuples are hashable
         object.__setattr__(self, "rules", _check_rules(self.name, self.rules))
-        object.__setattr__(self, "allow", frozenset(value.lower() for value in values_of(self.allow, "allow")))
+        object.__setattr__(self, "allow", frozenset(value.lower() for value in require_strings(self.allow, "allow")))
         object.__setattr__(self, "deny", _check_deny(self.deny))
 
     def __repr__(self) -> str:
@@ -156,7 +156,7 @@ class RuleSet:
         Raises:
             ConfigError: If `values` is not a collection of strings.
         """
-        allow = self.allow | frozenset(values_of(values, "allow"))
+        allow = self.allow | frozenset(require_strings(values, "allow"))
         return RuleSet(self.name, self.rules, allow=allow, deny=self.deny)
 
     def denying(self, values: Iterable[str], *, label: str = "DENIED") -> RuleSet:
@@ -169,7 +169,7 @@ class RuleSet:
         Raises:
             ConfigError: If `values` is not a collection of strings.
         """
-        deny = self.deny + tuple((value, label_of(label)) for value in values_of(values, "deny") if value)
+        deny = self.deny + tuple((value, label_of(label)) for value in require_strings(values, "deny") if value)
         return RuleSet(self.name, self.rules, allow=self.allow, deny=deny)
 
     def __or__(self, other: RuleSet) -> RuleSet:
@@ -204,7 +204,7 @@ def _check_rules(name: str, rules: object) -> tuple[Rule, ...]:
 
 
 def _check_deny(pairs: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
-    listed = [tuple(values_of(pair, "deny")) for pair in pairs if not isinstance(pair, str)]
+    listed = [tuple(require_strings(pair, "deny")) for pair in pairs if not isinstance(pair, str)]
     if isinstance(pairs, str) or len(listed) < len(list(pairs)) or any(len(pair) != 2 for pair in listed):
         raise ConfigError("deny must consist of pairs of a value and its label: (('…', 'LABEL'),)", setting="deny")
     return tuple((value, label) for value, label in listed)
@@ -303,7 +303,7 @@ _NEAR: Final = 2_048  # number of characters before a number in which its link m
 class IdentifierDetector:
     """Applies a rule set to identifiers, and drops most matches that are only digits.
 
-    Only a card number that is one of several words, or behind any sign, is kept.
+    Only a card number that is one of several words, or behind any punctuation, is kept.
     """
 
     def __init__(self, rules: Detector) -> None:

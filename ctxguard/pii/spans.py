@@ -114,6 +114,7 @@ def _free(span: Span, kept: Sequence[Span], text: str) -> Sequence[Span]:
 
 _TYPO: Final = 0.75  # the similarity of `EMAIL` with two letters swapped is 0.8, that of `PERSON_NAME` and `PERSON` 0.7
 RULE_SET: Final = "RuleSet('name', (rule, …))"
+"""How to write a rule set, for error messages."""
 
 
 def require_labels(labels: Iterable[str], known: Collection[str], *, setting: str, others: bool = False) -> None:
@@ -134,8 +135,8 @@ def require_labels(labels: Iterable[str], known: Collection[str], *, setting: st
     for label in set(labels).difference(known):
         near = get_close_matches(str(label).upper(), known, n=1, cutoff=_TYPO)
         if near or not others:
-            message = f" (did you mean {near[0]!r}?)" if near else f"; there are {', '.join(sorted(known))}"
-            raise ConfigError(f"unknown label {label!r}{message}", setting=setting)
+            hint = f" (did you mean {near[0]!r}?)" if near else f"; there are {', '.join(sorted(known))}"
+            raise ConfigError(f"unknown label {label!r}{hint}", setting=setting)
 
 
 def check_text(text: object) -> None:
@@ -144,7 +145,7 @@ def check_text(text: object) -> None:
         raise TypeError(f"expected a string, got {type(text).__name__}; decode bytes, and write numbers as str(…)")
 
 
-def values_of(values: object, setting: str) -> list[str]:
+def require_strings(values: object, setting: str) -> list[str]:
     """Return `values` (those of `allow` or `deny`) as a list of strings.
 
     Raises:

@@ -45,6 +45,7 @@ class Include:
 
 
 Piece: TypeAlias = str | Include
+"""A text, a `Variable`, or an include."""
 
 # Thanks to possessive repeats and classes that stop at the next brace, the search never backtracks.
 _TOKEN: Final = re.compile(

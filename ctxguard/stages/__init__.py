@@ -2,7 +2,7 @@
 
 The terms of this package (exchange, cut, view, trail, block, mandatory) are explained in `stable_window`, the module of
 the stage that evicts messages. To read how the window works, read `fold` first, which decides what stays by arithmetic,
-then `short_views`, `said`, and `trail`, which write what was decided.
+then `short_views` and `trail`, which write what was decided.
 """
 
 from ctxguard.settings import names_in_stub

@@ -5,8 +5,9 @@ arrived. No text is written, masked, or searched here. A shortened artifact is a
 trail is a number of reserved tokens; `short_views` and `trail` write both later, within these limits, and only for the
 context that is sent. So all counts here are upper bounds of what is sent.
 
-`stable_window` explains the terms. Exchanges are given by their index in the history, and artifacts by their position.
-Where a number was chosen by measuring, `docs/decisions/0012_window.md` says how.
+The settings of a window, `WindowSettings`, come first. `stable_window` explains the terms. Exchanges are given by their
+index in the history, and artifacts by their position. Where a number was chosen by measuring,
+`docs/decisions/0012_window.md` says how.
 """
 
 from __future__ import annotations
@@ -294,8 +295,8 @@ class Fold:
     def _calibrated(self, state: State, span: ExchangeSpan) -> State:
         reported, draft = self.history.artifacts[span.start].reported, self.draft
         calibration = state.calibration
-        # What is shortened, told on the trail, or recalled is known here only by its limit. The same upper bound is in
-        # both counts as long as the turn and the cut are the same, so then the growth of both is compared.
+        # Of shortened artifacts, the trail, and recalled messages, only the limits are known here. Both counts include
+        # the same limits as long as the turn and the cut are the same, so then the growth of both is compared.
         if span.is_asked and state.cuts:
             calibration = calibration.begun_anew()
         if reported is not None and draft.settings.calibrate:

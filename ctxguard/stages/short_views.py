@@ -223,7 +223,7 @@ _ERRORS: Final = 8
 """Maximum number of error lines that are looked at; beginning and end may show some of them."""
 _LONGEST: Final = 200  # characters of an error line
 _APART: Final = "… "
-"""Precedes an error line, which does not continue what stands before it."""
+"""Precedes an error line, which does not continue the text before it."""
 _DIGEST: Final = 200
 """A view of JSON with fewer tokens lists values with their keys: JSON has no lines, and its first and last characters
 say little."""
@@ -266,14 +266,14 @@ class _Ends(TextProcessor):
         """Return the last error lines that neither the text before `start` nor the text from `end` on shows whole."""
         text = self._source.text
         hidden = (text[span.start : span.end] for span in self._errors if span.end > start and span.start < end)
-        content = ""
+        lines = ""
         for line in reversed(dict.fromkeys(hidden)):
             shown = f"{_APART}{clipped(line, _LONGEST)}\n"
-            if len(shown) + len(content) > available:
+            if len(shown) + len(lines) > available:
                 length = available - len(_APART) - 1
-                return content or (f"{_APART}{clipped(line, length)}\n" if length >= _LEAST_BEGINNING else "")
-            content = shown + content
-        return content
+                return lines or (f"{_APART}{clipped(line, length)}\n" if length >= _LEAST_BEGINNING else "")
+            lines = shown + lines
+        return lines
 
 
 def short_view(

@@ -271,21 +271,21 @@ class _Window:
         reasons = {id(draft.artifacts[p]): _MASKED for p in state.masked}
         reasons |= {id(draft.artifacts[p]): form.reason for p, form in state.forms.items()}
         actions: dict[int, Action] = {id(draft.artifacts[p]): "masked" for p in state.masked if p not in state.forms}
-        note, written = self._written_note(state, draft, dict(zip(positions, artifacts, strict=True)))
-        if note is not None:
+        message, note = self._written_note(state, draft, dict(zip(positions, artifacts, strict=True)))
+        if message is not None:
             # The trail follows the task, because it summarizes what came between the task and the rest.
-            artifacts.insert(self._place_of_note(positions), note)
-            reasons[id(note)] = f"lists {written.told} of {written.steps} evicted steps"
-            actions[id(note)] = "summarised"
-        gone = "evicted at a cut" if note is None else "evicted at a cut; listed or counted in the trail"
+            artifacts.insert(self._place_of_note(positions), message)
+            reasons[id(message)] = f"lists {note.told} of {note.steps} evicted steps"
+            actions[id(message)] = "summarised"
+        gone = "evicted at a cut" if message is None else "evicted at a cut; listed or counted in the trail"
         left = None if self._gate is None else state.recalled
         fitted = draft.revise(artifacts, action="bounded", actions=actions, reason=reasons, otherwise=gone, cause="cut")
         details: dict[str, object] = {"latest_cuts": self._count_latest_cuts(state)}
         details["trail"] = {
-            "steps": written.steps,
-            "told": written.told,
-            "tokens": 0 if note is None else draft.counter.artifact(note),
-            "room": note is not None or self._stage.settings.trail == 0 or len(state.kept) == state.judged,
+            "steps": note.steps,
+            "told": note.told,
+            "tokens": 0 if message is None else draft.counter.artifact(message),
+            "room": message is not None or self._stage.settings.trail == 0 or len(state.kept) == state.judged,
         }
         if bounded := self._list_bounded_messages(state):
             details["bounded_messages"] = bounded

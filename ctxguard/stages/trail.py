@@ -40,7 +40,7 @@ class Said(NamedTuple):
 
     Attributes:
         text: The sentence, on one line.
-        score: How likely it stands for later; at least 1.
+        score: How likely it still applies later; at least 1.
     """
 
     text: str
@@ -82,7 +82,7 @@ def _rules_in(text: str) -> Iterator[str]:
 
 
 def _score(sentence: str) -> int:
-    """Return how likely a sentence stands for later, by its words."""
+    """Return how likely a sentence still applies later, by its words."""
     found = sorted(_own_phrases(sentence))
     tables = {phrase.table for phrase in found}
     begin = 0

@@ -10,7 +10,8 @@ from sys import getsizeof
 from threading import Lock
 from typing import Final, Generic, TypeVar
 
-V = TypeVar("V")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 _MOST_CHARS: Final = 4_000_000
 """Maximum size of one generation: enough for the latest messages of 200 conversations of 20 kB. With a quarter of it, a
@@ -21,7 +22,7 @@ _PER_ITEM: Final = 120
 """Assumed size, in bytes, of each item of a value, such as a finding."""
 
 
-class TextCache(Generic[V]):
+class TextCache(Generic[Value]):
     """A cache with strings as keys, in bounded memory.
 
     The cache has two generations. An entry that is found in the old generation moves to the new one. When the new
@@ -38,14 +39,14 @@ class TextCache(Generic[V]):
 
     def __init__(self, max_chars: int = _MOST_CHARS) -> None:
         self.max_chars = max_chars
-        self._new: dict[str | bytes, V] = {}
-        self._old: dict[str | bytes, V] = {}
+        self._new: dict[str | bytes, Value] = {}
+        self._old: dict[str | bytes, Value] = {}
         self._size = 0
 
-    def __reduce__(self) -> tuple[type[TextCache[V]], tuple[int]]:
+    def __reduce__(self) -> tuple[type[TextCache[Value]], tuple[int]]:
         return TextCache, (self.max_chars,)
 
-    def get(self, key: str) -> V | None:
+    def get(self, key: str) -> Value | None:
         """Return the value of a key; None if the cache does not contain it."""
         known_by = self._known_by(key)
         value = self._new.get(known_by)
@@ -55,16 +56,16 @@ class TextCache(Generic[V]):
                 self._put(known_by, value)
         return value
 
-    def put(self, key: str, value: V) -> None:
+    def put(self, key: str, value: Value) -> None:
         """Store the value of a key."""
         self._put(self._known_by(key), value)
 
     def _known_by(self, key: str) -> str | bytes:
         """Return the key under which a value is stored: the string itself, or its hash if it is long."""
-        is_large = len(key) + 64 > self.max_chars // 2
+        is_large = len(key) + _PER_ENTRY > self.max_chars // 2
         return blake2b(key.encode("utf-8", "surrogatepass")).digest() if is_large else key
 
-    def _put(self, key: str | bytes, value: V) -> None:
+    def _put(self, key: str | bytes, value: Value) -> None:
         items = len(value) if isinstance(value, (tuple, list, dict)) else 0  # `getsizeof` leaves them out
         size = len(key) + _PER_ENTRY + getsizeof(value) + items * _PER_ITEM
         if size > self.max_chars:
@@ -83,16 +84,16 @@ class TextCache(Generic[V]):
         return sum(map(len, self._new)) + sum(map(len, self._old))
 
 
-def cached_by_text(function: Callable[[str], V]) -> Callable[[str], V]:
+def cached_by_text(function: Callable[[str], Value]) -> Callable[[str], Value]:
     """Decorate a function that takes a text and never returns None, so that a `TextCache` has its latest results.
 
     `functools.lru_cache` counts texts instead of characters: a history of more short texts than it has places, which is
     read from its beginning each time, finds nothing in it.
     """
-    known: TextCache[V] = TextCache()
+    known: TextCache[Value] = TextCache()
 
     @wraps(function)
-    def cached(text: str) -> V:
+    def cached(text: str) -> Value:
         found = known.get(text)
         if found is None:
             found = function(text)
@@ -100,10 +101,6 @@ def cached_by_text(function: Callable[[str], V]) -> Callable[[str], V]:
         return found
 
     return cached
-
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 
 
 class Recent(Generic[Key, Value]):

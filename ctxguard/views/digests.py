@@ -78,8 +78,8 @@ def _of_tree(tree: object, max_tokens: int, count: Count) -> list[str]:
                 chosen.append(place)
                 left -= tokens
                 last = key
-    labels = labeled(values[place][:2] for place in sorted(chosen))
-    return [piece for piece in (size, labels) if piece]
+    names = labeled(values[place][:2] for place in sorted(chosen))
+    return [piece for piece in (size, names) if piece]
 
 
 def _size_of(tree: object) -> str:
@@ -128,13 +128,13 @@ def _fitting(pieces: Iterable[str], available: int, count: Count) -> tuple[list[
     return chosen, available - left
 
 
-def _names_for(text: str, told: str, available: int, count: Count) -> str:
-    """Return those of the rarest names in a text that are not in `told` and fit into `available` tokens."""
+def _names_for(text: str, shown: str, available: int, count: Count) -> str:
+    """Return those of the rarest names in a text that are not in `shown` and fit into `available` tokens."""
     chosen: list[Labeled] = []
     last, left = "", available
     for label, name in labeled_names(text, _NAMES):
         tokens = count(f" {name}") + (count(f" {label}") if label and label != last else 0)
-        if tokens <= left and name not in told:
+        if tokens <= left and name not in shown:
             chosen.append((label, name))
             left -= tokens
             last = label
@@ -176,5 +176,5 @@ def digest_view(
         return text
     head = f"[{Source(text, handle=handle, by=by).note(f'digest of {total} tokens')}]"
     available = max_tokens - count(f"{head} ")
-    summary = digest(text, available, count=count, file_type=file_type)
-    return f"{head} {summary}" if summary else _held_to(max_tokens, [head], count)
+    body = digest(text, available, count=count, file_type=file_type)
+    return f"{head} {body}" if body else _held_to(max_tokens, [head], count)

@@ -188,10 +188,10 @@ def walk(tree: object) -> Iterator[tuple[str, object]]:
 
 def labeled(names: Iterable[Labeled]) -> str:
     """Join names with their labels. Adjacent names with one label share it: `city Rome zip 00184 00185`."""
-    labels, last = [], ""
+    words, last = [], ""
     for label, name in names:
         if label and label != last:
-            labels.append(label)
-        labels.append(name)
+            words.append(label)
+        words.append(name)
         last = label
-    return " ".join(labels)
+    return " ".join(words)

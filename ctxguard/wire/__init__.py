@@ -4,7 +4,7 @@
 |---|---|
 | `guard` | `Guard`: prepares the request that is sent in place of the client's |
 | `bodies`, `checking` | reads bodies up to a limit; finds, searches, and counts every text in the body of a request |
-| `sessions` | the stages for a request; the placeholders of sessions and of histories at the provider |
+| `sessions` | tells senders apart; the placeholders and the stages of their sessions |
 | `replies`, `streams`, `events` | restores masked values in responses, whole and streamed |
 | `readback`, `metering` | lets a model read evicted texts; adds up the token counts that providers report |
 | `limits` | tells which size fits after a provider refused a request, and writes errors in the provider's form |

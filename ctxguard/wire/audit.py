@@ -187,8 +187,8 @@ def version_of(detectors: Sequence[Detector]) -> str:
 
     A detector that is not a `RuleSet` is represented only by its name.
     """
-    described = [
+    descriptions = [
         (one.name, one.rules, sorted(one.allow), one.deny) if isinstance(one, RuleSet) else one.name
         for one in detectors
     ]
-    return hashlib.sha256(repr(described).encode()).hexdigest()[:12]
+    return hashlib.sha256(repr(descriptions).encode()).hexdigest()[:12]

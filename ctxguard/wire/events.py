@@ -32,7 +32,7 @@ _KIND: Final = re.compile(rb"\x0b:event-type\x07(..)", re.DOTALL)
 """Matches the header with the event type: a string preceded by its length in two bytes."""
 _WRAPPED: Final = "chunk"
 _BLANK: Final = b" \t\r\n\x1e"
-"""What may stand around an object: blank space, and the sign that begins a record of `application/json-seq`."""
+"""What may be around an object: white space, and the character that begins a record of `application/json-seq`."""
 
 
 class Events(ABC):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 from ctxguard.adapting.adapter import require_stabilizer, texts_flow, window_for
 from ctxguard.adapting.fields import get
 from ctxguard.adapting.json_walk import Use
-from ctxguard.adapting.per_run import OnReport, tell, valid_listener
+from ctxguard.adapting.per_run import OnReport, notify, require_listener
 from ctxguard.adapting.restoring import session_of
 from ctxguard.checks.no_pii import shown_place
 from ctxguard.draft import Ask, adrive, drive
@@ -191,7 +191,7 @@ class GuardSettings(TypedDict, total=False):
             as an address that it made up: `pass` (the default) does not look for them, `report` counts them in the
             metric `new_values` by kind, `mask` redacts them, and `refuse` ends the answer with an error. A streamed
             text is then held back to the end of its line or sentence and 64 characters more, at most 512 characters; a
-            row of signs without spaces to its end, at most 20,000 characters; JSON and the arguments of calls to their
+            run without spaces to its end, at most 20,000 characters; JSON and the arguments of calls to their
             end. Reasoning is not searched.
         audit: Called with the record of each request and the body before the body is sent: a `ctxguard.wire.AuditLog`,
             or a function. If it raises an exception, nothing is sent. Async clients and the proxy call it in a thread,
@@ -251,7 +251,7 @@ class Guard:
         self.max_body: int = settings.get("max_body", 50_000_000)
         self.max_answer: int = settings.get("max_answer", 50_000_000)
         self.takes_sessions: bool = settings.get("takes_sessions", True)
-        self.on_report: OnReport | None = valid_listener(settings.get("on_report"))
+        self.on_report: OnReport | None = require_listener(settings.get("on_report"))
         self._audit = settings.get("audit")
         self._tools = require_tools(settings.get("tools", {}))
         self._cache_control = settings.get("cache_control", False)
@@ -276,7 +276,7 @@ class Guard:
         self._check = BodyCheck(self._detectors)
         self._rules = version_of(self._detectors)
         self._new_values: OnNewValues = one_of(settings.get("new_values", "pass"), OnNewValues, "new_values")
-        own = [detector for masker in stabilizer.stages.maskers for detector in masker.detectors]
+        own = stabilizer.stages.detectors
         if self._new_values != "pass" and not own:
             message = "new_values needs a stabilizer that masks: its rules say what a value is"
             raise ConfigError(message, setting="new_values")
@@ -458,7 +458,7 @@ class Guard:
         for kind in (prepared.hidden or {}).keys() - {"LITERAL"} if is_clients else ():
             self.metrics.add("masked_kinds", kind=kind)
         self.metrics.add("masked_requests", int(is_clients and report.brief()["masked"] > 0))
-        tell(self.on_report, report, request.headers.get(SESSION_HEADER))
+        notify(self.on_report, report, request.headers.get(SESSION_HEADER))
 
     def _enforce(self, request: WireRequest, retry: Retry | None) -> Generator[Ask, object, Prepared]:
         kind = format_of(request.method, request.path)

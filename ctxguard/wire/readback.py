@@ -162,8 +162,8 @@ def _turn_key(before: str, run: Sequence[Artifact]) -> str | None:
     said = "".join("".join(text.split()) for artifact in run for text in _visible_texts(artifact))
     if not (said or calls):
         return None
-    written = json.dumps([before, said, [(call.name, call.arguments) for call in calls]])
-    return f"said {hashlib.blake2b(written.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+    turn = json.dumps([before, said, [(call.name, call.arguments) for call in calls]])
+    return f"said {hashlib.blake2b(turn.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
 def _visible_texts(artifact: Artifact) -> list[str]:
@@ -384,12 +384,12 @@ class Reading:
         """Return the passages in evicted messages that match a query best, each with the handle of its text."""
         left = [artifact for artifact in self.report.left if artifact.text]
         texts = [artifact.text for artifact in left]
-        found, tokens = "", 0
+        passages, tokens = "", 0
         for number, passage in passages_for(texts, query):
             handle = handle_of(texts[number])
             piece = f"[{left[number].kind.value}, handle {handle}]\n{passage}\n"
             tokens += self.count(piece)
             if tokens > self._size():
                 break
-            found += piece
-        return found or "[nothing that has left this conversation matches]"
+            passages += piece
+        return passages or "[nothing that has left this conversation matches]"

@@ -203,12 +203,8 @@ class Reply(Restorer):
         return fields
 
     def _restore_field(self, key: str, value: object, around: _Around) -> object:
-        if key == "arguments" and isinstance(value, str):
-            value = self.searched(value, is_call=True)
-            return self.arguments(value) if around.gives_values else value
-        if key in _ARGUMENTS and isinstance(value, dict):
-            value = self.searched_arguments(value)
-            return self.parsed_arguments(value) if around.gives_values else value
+        if (key == "arguments" and isinstance(value, str)) or (key in _ARGUMENTS and isinstance(value, dict)):
+            return self.restored_arguments(value, gives_values=around.gives_values)
         return self._restore(value, key, around)
 
 

@@ -209,8 +209,8 @@ def summary(metrics: Metrics, *, observed: bool = False) -> Iterator[str]:
     kinds = ("input", "cached", "written", "output")
     billed, cached, written, output = (metrics.get("billed.tokens", kind=kind) for kind in kinds)
     if billed:
-        text = f"{cached:,} cached" + (f", {written:,} written to the cache" if written else "")
-        yield f"the provider reported {billed:,} input ({text}) and {output:,} output tokens"
+        caching = f"{cached:,} cached" + (f", {written:,} written to the cache" if written else "")
+        yield f"the provider reported {billed:,} input ({caching}) and {output:,} output tokens"
     if held := metrics.get("billed.answers", group="holdout"):
         others = metrics.get("billed.answers") - held
         whole = metrics.get("billed.tokens", kind="input", group="holdout")
@@ -218,10 +218,10 @@ def summary(metrics: Metrics, *, observed: bool = False) -> Iterator[str]:
         yield f"held out: {counted(held, 'request')} of {each:,.0f} input tokens each, the others {rest:,.0f}"
     if rebilled := metrics.get("rebilled.tokens"):
         net = came - sent - rebilled
-        text = "saved" if net >= 0 else "sending the whole histories would have cost less"
-        yield f"{text}: {abs(net):,} input tokens, net of {rebilled:,} billed again after changes"
+        outcome = "saved" if net >= 0 else "sending the whole histories would have cost less"
+        yield f"{outcome}: {abs(net):,} input tokens, net of {rebilled:,} billed again after changes"
     masked, cuts = metrics.get("masked_requests"), metrics.get("cuts")
-    text = "nothing was changed; enforced, personal data would be" if observed else "personal data was"
-    yield f"{text} masked in {counted(masked, 'request')}; {counted(cuts, 'cut')}"
+    subject = "nothing was changed; enforced, personal data would be" if observed else "personal data was"
+    yield f"{subject} masked in {counted(masked, 'request')}; {counted(cuts, 'cut')}"
     if read := metrics.get("read_backs"):
         yield f"the model read back {counted(read, 'time')} what was shortened or had left; what was sent includes this"

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ctxguard.adapting.registry import Adapter, chain_for
 from ctxguard.errors import ConfigError, VaultError
@@ -29,10 +29,6 @@ from ctxguard.pii.mask.vault import SessionVault, Vault
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens.caches import Recent
 from ctxguard.wire.checking import WireMasking
-
-if TYPE_CHECKING:
-    from ctxguard.formats.format import Format
-
 
 _REMEMBERED: Final = 4_096
 """Maximum number of named sessions, and of responses stored at the provider, whose placeholders are kept in memory."""
@@ -197,6 +193,7 @@ class Thread(NamedTuple):
 
 
 UNKNOWN: Final = Thread(redacts=True)
+"""The thread of a request whose placeholders were assigned elsewhere."""
 
 
 class Threads:
@@ -279,22 +276,6 @@ class Threads:
         return MemoryVault(MemoryPseudonyms(first=secrets.choice(_FIRST)))
 
 
-def numberings_of(kind: Format, body: Mapping[str, object]) -> Sequence[bytes]:
-    """Return a hash of each beginning of a body, as the client sent it: one for each length of its history.
-
-    Without a vault, values are numbered in the order of the fields and the history of a body. Therefore, two bodies
-    that begin in the same way number the values there alike. The last hash is that of the whole body.
-    """
-    history = body.get(kind.history)
-    fields = {key: value for key, value in body.items() if key not in _NEVER_MASKED and key != kind.history}
-    digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode())
-    found = [digest.digest()]
-    for item in history if isinstance(history, list) else [history]:
-        digest.update(json.dumps(item, sort_keys=True).encode())
-        found.append(digest.digest())
-    return found
-
-
 def forget(vault: Vault, session: str | None, value: str | None = None, *, credential: str = "") -> tuple[int, int]:
     """Erase a session that the guard stored in a vault, or one value in the session; see `Vault.forget`.
 
@@ -335,6 +316,22 @@ def forget(vault: Vault, session: str | None, value: str | None = None, *, crede
     return len(found), erased
 
 
+def numberings_of(kind: Format, body: Mapping[str, object]) -> Sequence[bytes]:
+    """Return a hash of each beginning of a body, as the client sent it: one for each length of its history.
+
+    Without a vault, values are numbered in the order of the fields and the history of a body. Therefore, two bodies
+    that begin in the same way number the values there alike. The last hash is that of the whole body.
+    """
+    history = body.get(kind.history)
+    fields = {key: value for key, value in body.items() if key not in _NEVER_MASKED and key != kind.history}
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode())
+    found = [digest.digest()]
+    for item in history if isinstance(history, list) else [history]:
+        digest.update(json.dumps(item, sort_keys=True).encode())
+        found.append(digest.digest())
+    return found
+
+
 _ITEMS: Final = 4_096
 """Maximum number of stored response items whose texts are remembered."""
 _NAMED: Final = 128
@@ -349,7 +346,7 @@ class _Item:
     """A response item that the client got in a changed version.
 
     Attributes:
-        numbering: The numbering of its placeholders, see `sessions.numberings_of`.
+        numbering: The numbering of its placeholders, see `numberings_of`.
         texts: A mapping from the client's version of each text to the provider's version.
         values: The values of the placeholders in these texts.
     """
@@ -395,7 +392,7 @@ class Chains:
 
         Args:
             owner: The sender of the request.
-            numbering: The numbering of the placeholders in the texts, see `sessions.numberings_of`.
+            numbering: The numbering of the placeholders in the texts, see `numberings_of`.
             pseudonyms: The placeholders and their values.
             name: The id of the item.
             texts: A mapping from the client's version of each text to the provider's version.
@@ -443,7 +440,7 @@ class Chains:
             body: The body.
             owner: The sender of the request.
             thread: Where the placeholders of the request are stored.
-            numberings: The numberings of the body, see `sessions.numberings_of`.
+            numberings: The numberings of the body, see `numberings_of`.
 
         Returns:
             The body, and the thread to use for it.

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mappin
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, Unpack, cast
 
-from ctxguard.adapting.per_run import takes_stabilizer
+from ctxguard.adapting.misuse import takes_stabilizer
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.formats.registry import format_of
@@ -223,14 +223,12 @@ def _exchange(
     asked: WireRequest | None = _wire_request(request, (yield Ask(getattr(request, read))))
     answer: Any = None
     billed: Counter[str] = Counter()
-    shown: Mapping[str, str] | None = None
+    headers: Mapping[str, str] | None = None  # of the client's own request, not of follow-up requests
     try:
         while asked is not None:
             prepared, answer = yield from sender.exchange(asked)
-            shown = (
-                prepared.headers if shown is None else shown
-            )  # of the client's own request, not of follow-up requests
-            _without_ours(answer).headers.update(shown)
+            headers = prepared.headers if headers is None else headers
+            _without_ours(answer).headers.update(headers)
             _refuse_json_lines(answer, prepared)
             if not _is_read(answer, prepared, guard, path):
                 return answer

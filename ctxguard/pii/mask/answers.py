@@ -24,23 +24,23 @@ Note: TypeAlias = Callable[[str], object]
 """Function that is called with the label of a value that an answer introduces."""
 
 MOST_HELD: Final = 512
-"""Maximum number of characters of a text that are held back, but for a row of signs without spaces."""
+"""Maximum number of characters of a text that are held back, except for a run without spaces."""
 LONGEST_RUN: Final = 20_000
-"""Maximum number of characters that are held back of a row of signs without spaces, which may be a token: no rule finds
-half of a token, and no token of a provider is longer."""
+"""Maximum number of characters that are held back of a run without spaces, which may be a token: no rule finds half of
+a token, and no token of a provider is longer."""
 _AHEAD: Final = 64
-"""Number of characters after a line or a sentence that are searched with it, because values may go on there."""
+"""Number of characters after a line or a sentence that are searched with it, because values may continue there."""
 _CONTEXT: Final = 256
 """Number of characters before a piece that are searched with it, as context."""
 _HEADINGS: Final = 1_024
 """Maximum number of characters at the beginning of a table that are searched with its rows, as context."""
 _LONGEST_VALUE: Final = 65_536
-"""Maximum number of characters of a value that goes on from piece to piece, such as the lines of a private key."""
+"""Maximum number of characters of a value that continues from piece to piece, such as the lines of a private key."""
 _ENDS: Final = re.compile(r"\n|[.!?…。！？؟]++(?:[\"'”’»)\]]*+\s)?")
 """Matches the end of a line or of a sentence, or marks within a sentence, which have no white space after them."""
 _LAST_SPACE: Final = re.compile(r".*[^!-~]", re.DOTALL)
 _SPACE: Final = re.compile(r"[^!-~]")
-"""Matches what is in no token: white space, and all signs beyond ASCII."""
+"""Matches what is in no token: white space, and all characters beyond ASCII."""
 
 
 class AnswerScan:

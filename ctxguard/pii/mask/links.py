@@ -41,7 +41,7 @@ _LONGEST_HOST: Final = 300
 _CARRIED: Final = 160
 """The number of characters that are read again with the next piece, because a URL may begin in them."""
 _LOOKED_BACK: Final = 48
-"""The number of characters before a sign of markup that decide what it means."""
+"""The number of characters before a character of markup that decide what it means."""
 _MOST_FRESH: Final = 1 << 16
 """The number of characters that wait for a question before they are searched for URLs."""
 _MOST_UNREAD: Final = 1 << 20
@@ -51,7 +51,7 @@ _REFERENCE: Final = r"&(?:#\d{1,40};?|#[xX][\da-fA-F]{1,40};?|[A-Za-z][A-Za-z\d]
 _REWRITTEN: Final = re.compile(_REFERENCE)
 _REWRITTEN_IN_MARKDOWN: Final = re.compile(rf"{_REFERENCE}|\\(?=[!-/:-@\[-`{{-~])")
 _OPEN_REFERENCE: Final = re.compile(r"&#?\w{0,40}\Z")
-# A reference never stands for markup. This sign stands for all that would be.
+# A reference never stands for markup. This character stands for each that would.
 _NO_MARKUP: Final = "\2"
 _AS_MARKUP: Final = re.compile(r"[\s\"'`()\[\]{}<>\0]")
 _CLOSING: Final = {'"': '"', "'": "'", "`": "`", "(": ")", "[": "]", "{": "}"}
@@ -76,8 +76,8 @@ class _Url:
 
     Attributes:
         key: Identifies the URL.
-        opening: The sign right before the URL.
-        depth: How many signs that close `opening` came after the URL, less those that open it again.
+        opening: The character right before the URL.
+        depth: How many characters that close `opening` came after the URL, less those that open it again.
     """
 
     __slots__ = ("depth", "key", "opening")
@@ -132,7 +132,7 @@ _DROPPED: Final = dict.fromkeys(map(ord, "\t\n\r"))
 
 
 class Links:
-    """Reads a text piece by piece, and tells whether the next sign is in a link with a host that no user mentioned.
+    """Reads a text piece by piece, and tells whether the next character is in a link to a host that no user named.
 
     Texts that a client may show as one, such as the parts of an answer, are read one after another. The time grows with
     the text, not with the number of questions.
@@ -148,7 +148,7 @@ class Links:
         self._fresh_size = 0
         self._size = 0
         # URLs: text that is read again with the next piece, hosts that are not complete, the last foreign URL, and
-        # what stands in the text since the last white space.
+        # the text since the last white space.
         self._carry = ""
         self._begins_word = True
         self._has_open_reference = False
@@ -302,7 +302,7 @@ class Links:
         )
 
     def _urls(self, target: _Target, base: int, certain: int) -> Iterator[tuple[int, int, str, str | None]]:
-        """Yield where each URL starts and where its host does, the sign before it, and the host in lower case.
+        """Yield where each URL starts and where its host does, the character before it, and the host in lower case.
 
         The host is None if it is not complete.
         """

@@ -1,4 +1,8 @@
-"""Mask the texts of a conversation in order, each as plain text or as JSON, and restore values."""
+"""Mask the texts of a conversation in order, each as plain text or as JSON, and restore values.
+
+A `Masker` holds the rules and creates a `MaskSession` for each conversation. The session masks each text with a
+`TextMasking`, and the texts of one message, in which values may be split, with `mask_together`.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,8 @@ from ctxguard.pii.mask.vault import SessionVault, session_vault
 from ctxguard.pii.placeholders import LITERAL, PLACEHOLDER, PSEUDONYM
 from ctxguard.pii.spans import Span, resolve
 
-_UNNAMED: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
+"""Matches characters that providers refuse in the name of a participant."""
 
 
 class MaskSession(GivesBack):
@@ -166,7 +171,7 @@ class MaskSession(GivesBack):
             DetectorError: See `text`.
         """
         masked = self.text(text)
-        return text if masked == text else _UNNAMED.sub("_", masked).strip("_") or "REDACTED"
+        return text if masked == text else _NOT_IN_NAMES.sub("_", masked).strip("_") or "REDACTED"
 
     @property
     def _pseudonyms(self) -> Pseudonyms:
@@ -495,6 +500,7 @@ def _replace(text: str, spans: Sequence[Span], hidden: Callable[[str, str], str]
 _REACH: Final = 256
 """Number of characters at each end of a text that are searched for a part of a value: e-mail addresses are shorter."""
 _BETWEEN: Final = "\n" * WINDOW
+"""What separates the two ends of a long text, so that no rule matches across them."""
 _SEPARATORS: Final = ("", " ")
 """The separators with which the parts of a value are joined before searching."""
 _MARK: Final = 0xE000

@@ -23,7 +23,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from ctxguard import Stabilizer
 from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError
 from ctxguard_pydantic_ai import ContextGuard, PydanticAIAdapter, history_processor
-from ctxguard_pydantic_ai.guard import FULL_RESULT
+from ctxguard_pydantic_ai.returns import FULL_RESULT
 
 RELEASE = tuple(int(number) for number in version("pydantic-ai-slim").split(".")[:2])
 HAS_WINDOW = RELEASE >= (2, 66)
