@@ -10,7 +10,7 @@ from ctxguard.pii import STANDARD
 from ctxguard.pii.detect.expressions import is_beyond_ascii
 from ctxguard.pii.detect.match import Matcher, engine_of
 from ctxguard.pii.detect.normalize import PlainText
-from ctxguard.pii.detect.tables import Context, merged
+from ctxguard.pii.detect.tables import NearbyText, merged
 
 WORDS = (
     "user", "login=", "username: ", "@", "born", "date of birth", "geboren am", "narozen", "née le", "číslo pasu", "№ ",
@@ -109,7 +109,7 @@ def test_a_match_of_such_an_expression_is_no_ascii_text(pattern, data):
 @given(text=st.one_of(texts, some_tables), data=st.data())
 def test_each_table_with_an_offset_is_a_block(text, data):
     offset = data.draw(st.integers(0, len(text)))
-    context = Context(text)
+    context = NearbyText(text)
     blocks = [*context.blocks([offset])]
     if context.headings_at(offset):
         assert any(begin <= offset <= end for begin, end in blocks)

@@ -22,7 +22,7 @@ from ctxguard.pii.detect.expressions import between, is_beyond_ascii, is_number,
 from ctxguard.pii.detect.listed import Listed
 from ctxguard.pii.detect.normalize import PlainText, views_of
 from ctxguard.pii.detect.prefilter import SHAPE, WORDS, Anchor, Located, Prefilter, anchor_of, derived, worth
-from ctxguard.pii.detect.tables import WINDOW, Context, Windows, merged
+from ctxguard.pii.detect.tables import WINDOW, NearbyText, Windows, merged
 from ctxguard.pii.placeholders import BLANK, LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve, start_of
 from ctxguard.tokens.caches import TextCache
@@ -503,7 +503,7 @@ class Engine:
             ends += ((first, first + 1) for first in beyond)
         if self._others[numbers[0]].anchor.is_rarer(view, len(ends)):
             return None
-        blocks = _context_of(view.text).blocks({first for first, _ in ends})
+        blocks = _nearby_text(view.text).blocks({first for first, _ in ends})
         return merged((*((end, first + WINDOW) for first, end in ends), *blocks))
 
     def _all_candidates(self, view: PlainText) -> Iterator[Candidate]:
@@ -537,7 +537,7 @@ class Engine:
         """
         before = PlainText(view.text[max(0, run[0] - WINDOW) : run[0] + WINDOW])
         named = self._context_words.open(before)
-        headed = self._context_words.open(PlainText(_context_of(view.text).headings_at(run[0])))
+        headed = self._context_words.open(PlainText(_nearby_text(view.text).headings_at(run[0])))
         first = WINDOW + _AROUND
         fits = []
         for one in self._numbers:
@@ -564,10 +564,10 @@ class Engine:
         return found
 
     def _filter_by_context(self, matchers: tuple[Matcher, ...], text: str, start: int) -> Sequence[Matcher]:
-        """Return the rules that accept one of the contexts of a candidate, see `Context.of`."""
+        """Return the rules that accept one of the contexts of a candidate, see `NearbyText.of`."""
         if not _heeds_words(matchers):
             return matchers
-        first, *others = _context_of(text).of(start)
+        first, *others = _nearby_text(text).of(start)
         accepting = self._filter_by_words(matchers, first)
         for context in others:
             accepting = [*accepting, *(m for m in self._filter_by_words(matchers, context) if m not in accepting)]
@@ -635,8 +635,8 @@ class Engine:
 
 
 @lru_cache(maxsize=2)  # a text is searched, and then its candidates are judged
-def _context_of(text: str) -> Context:
-    return Context(text)
+def _nearby_text(text: str) -> NearbyText:
+    return NearbyText(text)
 
 
 def _is_in_uuid(text: str, start: int) -> bool:

@@ -189,7 +189,7 @@ class _Table(NamedTuple):
 _Lined = TypeVar("_Lined", _Table, Row)
 
 
-class Context:
+class NearbyText:
     """What is beside each value of a text, which decides whether a rule with context words accepts it.
 
     It is the text before the value or, in a table, the heading of its column and the cells to its left.
