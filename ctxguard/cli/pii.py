@@ -168,9 +168,10 @@ def evaluate_file(
 @app.command("explain", cls=Command)
 @spread("pii explain")
 def explain_file(file: str, rules: str | None = None, config: Path | None = None) -> None:
-    """Say for each finding which rule made it, and for each near miss what it lacks; never print the value.
+    """Show for each finding which rule made it, and for each near miss which condition failed; never print the value.
 
-    A near miss fails only one condition: it has no word before it, has wrong check digits, or is on your allow list.
+    A near miss fails only one condition: the word that its rule requires is missing, its check digits are wrong, or it
+    is on your allow list.
     """
     from ctxguard.pii.rule_sets import RuleSet
     from ctxguard.pii.scanning import explain_file_text
@@ -187,7 +188,7 @@ def explain_file(file: str, rules: str | None = None, config: Path | None = None
 @app.command("init", cls=Command)
 @spread("pii init")
 def write_config(file: Path = Path("ctxguard.yaml")) -> None:
-    """Write a configuration file to start from: each setting for rules of your own, as a comment."""
+    """Write a configuration file to start from, with each setting for your own rules as a comment."""
     from importlib import resources
 
     try:

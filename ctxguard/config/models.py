@@ -166,16 +166,16 @@ class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pyda
     Attributes:
         budget: Maximum number of tokens in the context (`8000` or `8k`), or a share (`80%`) of the window of the model
             that `model` or each call names. None means that the budget must be given to the stabilizer.
-        policy: Name of the chain of stages, one of `default`, `chat`, `agent`, `browser`, `recall`, `long_session`,
+        policy: Name of a policy (a chain of stages): `default`, `chat`, `agent`, `browser`, `recall`, `long_session`,
             `pattern`.
         keep_recent: Number of latest user and assistant messages that are always kept.
         keep_task: Whether to keep the first user message as the task, unless it takes more than a quarter of the
             budget.
-        rules: Names of the rule sets that are masked: `standard`, `people` (names and addresses that the text
-            announces), `names` (all names, found by a model), `ssn`, and `digits`; None means those of the policy.
+        rules: Names of the rule sets that are masked: `standard`, `people` (names and addresses after words such as
+            `Name:`), `names` (all names, found by a model), `ssn`, and `digits`; None means those of the policy.
         mode: `enforce`, or `observe` to send the original and only report what would have been done.
-        counter: What counts tokens: `auto` (exact if the vocabulary of the model is known), `estimate`, or the name of
-            an encoding such as `o200k_base`.
+        counter: How tokens are counted: `auto` (exact if the vocabulary of the model is known), `estimate`, or the name
+            of an encoding such as `o200k_base`.
         model: Name of the model, which determines the tokenizer, the framing, and the hidden prompts that are counted.
         headroom: Number of tokens, or share of the budget, to keep free for the reply and for errors of the count.
             `measured` means the measured counting error for the model's family, or nothing if no model is named.

@@ -56,12 +56,12 @@ class WindowSettings:
 
     Attributes:
         target: Share of the available tokens to which a cut shrinks the context, above 0 and at most 1. A lower share
-            makes cuts rarer. None means 0.65, or 500 tokens if these are more.
+            makes cuts rarer. None means 0.65, or 500 tokens if that is more.
         trail: Share of the tokens kept at a cut that the trail (the summary of evicted exchanges) may take, from 0 (no
             trail) to below 1.
         output_share: Share of the available tokens that a tool output may take once the model has replied to it. Larger
-            outputs are replaced by a view of that size; smaller ones stay whole until a cut. Parallel outputs share
-            twice this limit.
+            outputs are replaced by a view of that size; smaller ones stay whole until a cut. Outputs of
+            parallel calls may together take twice this share.
         on_overflow: What happens if the mandatory messages exceed the budget even after tool outputs, arguments, and
             older messages were shortened: `raise` a `BudgetExceededError`, or `bound` (shorten) the last user message
             and the task as well.

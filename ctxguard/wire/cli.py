@@ -277,7 +277,7 @@ def forget_values(
 ) -> None:
     """Erase a session from the vault of a proxy, or one value in the session; exit with 1 if there is none.
 
-    A running proxy may keep values that it has read until it ends, so restart it.
+    A running proxy may keep values in memory until it stops, so restart it.
     """
     _forget(session, value, store, vault_key_file, key)
 
@@ -287,7 +287,7 @@ def forget_values(
 def forget_everywhere(value: str, store: str | None = None, vault_key_file: str | None = None, key: str = "") -> None:
     """Erase one value from every session in the vault of a proxy; exit with 1 if no session has it.
 
-    A running proxy may keep values that it has read until it ends, so restart it.
+    A running proxy may keep values in memory until it stops, so restart it.
     """
     _forget(None, value, store, vault_key_file, key)
 
