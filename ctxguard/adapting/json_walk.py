@@ -162,7 +162,7 @@ def walk(value: object, scope: object, members: Members, path: Path = ()) -> Ite
     stack: list[tuple[TextPlace, object, object, int]] = [(TextPlace(path), value, scope, 0)]
     while stack:
         place, value, scope, depth = stack.pop()
-        if isinstance(value, str) or scope is WHOLE or not (isinstance(value, (dict, list, tuple)) or is_record(value)):
+        if isinstance(value, str) or scope is WHOLE or not _is_walked(value):
             yield place, value, scope, False
             continue
         if depth > _DEEPEST:
@@ -175,6 +175,11 @@ def walk(value: object, scope: object, members: Members, path: Path = ()) -> Ite
             if entered is not None:
                 inner.append((within, member, entered, depth + 1))
         stack += reversed(inner)
+
+
+def _is_walked(value: object) -> bool:
+    """Return whether a value has members. An object of which no field is known is a single value."""
+    return isinstance(value, (dict, list, tuple)) or (is_record(value) and bool(fields_of(value)))
 
 
 class _Holder(Enum):
@@ -258,13 +263,18 @@ def schema_fields(value: object) -> Iterator[PlacedField]:
 
 def _all(value: object, _: TextPlace, scope: object) -> Iterator[Member]:
     for key, member in _entries(value):
-        if not isinstance(key, str | int):
+        if not _is_place(value, key):
             raise TypeError(f"keys must be strings, not {type(key).__name__}")
         yield key, member, scope
 
 
 def _entries(value: object) -> Iterable[tuple[str | int, object]]:
     return enumerate(value) if isinstance(value, (list, tuple)) else fields_of(value).items()
+
+
+def _is_place(value: object, key: object) -> bool:
+    """Return whether a key is an index of a list, or a string, so that the member there can be changed."""
+    return isinstance(key, str) or isinstance(value, (list, tuple))
 
 
 class _Scope(Enum):
@@ -288,14 +298,16 @@ class _Extra(NamedTuple):
         if path in self.taken:
             return
         for key, member in _entries(value):
-            if scope is _Scope.TEXT:
+            if not _is_place(value, key):  # clients write such a key as a string, or not at all
+                yield str(key), {key: member}, WHOLE
+            elif scope is _Scope.TEXT:
                 yield key, member, self._of_text(key, member, (*path, key))
             elif isinstance(key, int):
                 yield key, member, scope
             elif scope is _Scope.BY_KEYS:
                 if key not in self.own and not (key == "cache_control" and _is_breakpoint(member)):
                     yield key, member, self._by_key(key, member, (*path, key))
-            elif key not in self.own:
+            elif key not in self.own or not is_payload(member, least=0):
                 yield key, member, _Scope.BILLED_LINKS if key in self.billed else scope
 
     def _by_key(self, key: str, value: object, place: Path) -> object:
@@ -357,11 +369,15 @@ def extra_fields(
             elif scope is _Scope.BY_KEYS or not is_payload(value):  # data is counted with its part
                 found = fixed_field(place.field, value, at)
                 yield from without_tokens(found) if scope is _Scope.BILLED_LINKS else found
+        elif value is not None:
+            yield from without_tokens(fixed_field(place.field, value, place.path))
 
 
 def _is_breakpoint(value: object) -> bool:
     """Return whether a value is a prompt cache breakpoint. Clients move breakpoints without changing the message."""
-    return isinstance(value, dict) and all(isinstance(v, str) and _MARK.fullmatch(v) for v in value.values())
+    return isinstance(value, dict) and all(
+        isinstance(k, str) and is_field_name(k) and isinstance(v, str) and _MARK.fullmatch(v) for k, v in value.items()
+    )
 
 
 def _is_editable(key: str, value: object) -> bool:
@@ -380,11 +396,14 @@ def without_tokens(fields: Iterable[PlacedField]) -> Iterator[PlacedField]:
 def fixed_field(key: str, value: object, path: Path) -> Iterator[PlacedField]:
     """Yield a field for a value that is never changed, or nothing if there is nothing to count or search."""
     text = value if isinstance(value, str) else _as_json(value, path)
+    is_number = isinstance(value, (int, float)) and _LEAST_CARD <= abs(value) < math.inf
+    if is_number:
+        text = f"{value:.0f}"
     is_framing = key in IDENTIFIERS and len(text) <= _FRAMING
     if is_framing and _HARMLESS.fullmatch(text):
         return
     tokens = encrypted_tokens(text) if key in _SIGNATURES else 0 if is_framing else None
-    if key and key not in IDENTIFIERS and key not in _SIGNATURES:
+    if key and (is_number or (key not in IDENTIFIERS and key not in _SIGNATURES)):
         # Unknown keys are sent, too, and may contain an address; a colon after one could hide the value from rules.
         text = f"{key}: {text}" if is_field_name(key) else f"{key} {text}"
     yield (), Field(place_name(path), text, tokens=tokens)

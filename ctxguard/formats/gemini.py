@@ -534,7 +534,16 @@ class GoogleAdapter(BlockFormat):
                 for between in (parts[before + 1 : number], parts[number + 1 : after])
             )
             alone = partial(_alone, candidate)
-            yield Delta((index,), (*path, "text"), str(part["text"]), False, alone, (), index, is_first, is_last)
+            yield Delta(
+                (index,),
+                (*path, "text"),
+                str(part["text"]),
+                is_arguments=False,
+                alone=alone,
+                answer=index,
+                is_first=is_first,
+                is_last=is_last,
+            )
 
     def ends(self, event: Event) -> Ends | None:
         """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""

@@ -356,6 +356,17 @@ def test_a_text_in_several_parts_of_the_last_event():
     assert "".join(got) == f"Dear {KNOWN}, write to [REDACTED_EMAIL]"
 
 
+LINES = "\n".join(f"Card{n}\n4111111111111111" for n in range(12))  # in the alphabet of base64, and longer than an id
+
+
+@pytest.mark.parametrize("said", [f"data: {NEW[0]}", f"data:text/plain,{NEW[0]}", LINES])
+@pytest.mark.parametrize("api", BODIES)
+def test_a_text_that_looks_like_data_is_searched(api, said):
+    raw = exchanged(api, [said], Guard(Stabilizer(9_000), new_values="mask"), streams=False).text
+    assert NEW[0] not in raw
+    assert CARD not in raw
+
+
 def test_a_setting_that_cannot_work_is_refused():
     with pytest.raises(ConfigError, match="new_values is 'pass', 'report', 'mask' or 'refuse', not 'hide'"):
         Guard(Stabilizer(9_000), new_values="hide")

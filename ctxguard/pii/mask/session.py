@@ -315,7 +315,7 @@ class TextMasking:
         return resolve((*spans, *known), text) if known else spans
 
     def find_in_rounds(self, text: str, redaction: Callable[[str], str]) -> Sequence[Span]:
-        """Return the findings in a text, with those that are found only once the others are replaced, see `_mask_plain`.
+        """Return the findings in a text, with those that are found once the others are replaced, see `_mask_plain`.
 
         Args:
             text: The text.
