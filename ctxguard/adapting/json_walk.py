@@ -287,11 +287,12 @@ class _Scope(Enum):
 
 
 class _Extra(NamedTuple):
-    """The members that `extra_fields` reads, see there for the attributes."""
+    """The members that `extra_fields` reads, see there for the attributes; `around` has the places around `taken`."""
 
     own: AbstractSet[str]
     billed: AbstractSet[str]
     taken: AbstractSet[Path]
+    around: AbstractSet[Path]
 
     def members(self, value: object, place: TextPlace, scope: _Scope) -> Iterator[Member]:
         path = place.path
@@ -317,8 +318,7 @@ class _Extra(NamedTuple):
             return _Scope.BILLED_LINKS
         if _is_editable(key, value):
             return _Scope.TEXT
-        is_around_taken = any(other[: len(place)] == place for other in self.taken)
-        if (key in _CONTAINERS and not isinstance(value, str)) or is_around_taken:
+        if (key in _CONTAINERS and not isinstance(value, str)) or place in self.around:
             return _Scope.BY_KEYS
         return _Scope.LINKS if key in _MEDIA_KEYS or is_payload(value) else WHOLE
 
@@ -356,7 +356,8 @@ def extra_fields(
     """
     if path in taken or (type(record) is dict and own >= record.keys()):  # the common case
         return
-    for place, value, scope, is_key in walk(record, _Scope.BY_KEYS, _Extra(own, billed, taken).members, path):
+    around = {place[:length] for place in taken for length in range(len(path) + 1, len(place))}
+    for place, value, scope, is_key in walk(record, _Scope.BY_KEYS, _Extra(own, billed, taken, around).members, path):
         if is_key:
             if scope is not WHOLE and not is_field_name(str(value)):  # a field with one value includes its key
                 yield (), Field(place_name(place.path), str(value), tokens=0)

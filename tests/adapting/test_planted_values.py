@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from patience import is_linear
 
 import ctxguard
 from ctxguard.adapting.fields import REMOVED, copy_with
+from ctxguard.adapting.json_walk import extra_fields
 from ctxguard.errors import CtxguardError, HistoryError
 from ctxguard.tokens.media import is_payload
 
@@ -136,3 +138,11 @@ def test_base64_data_is_a_payload_and_a_text_is_not(head):
     assert is_payload(f"{head}{'QUJD4x' * 100}")
     assert not is_payload(f"{head}write to {MAIL}")
     assert not is_payload(f"data: write to {MAIL}")
+
+
+def test_the_fields_beside_many_texts_take_linear_time():
+    def read(count):
+        record = {"output": [{"stdout": "x", "own": "y"} for _ in range(count)]}
+        return list(extra_fields(record, taken={("output", number, "stdout") for number in range(count)}))
+
+    assert is_linear(read, 500)
