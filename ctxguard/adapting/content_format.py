@@ -44,6 +44,7 @@ _TITLE_HOLDERS: Final = ("extras", "metadata")
 _MEDIA_HOLDERS: Final = ("source", "input_audio", "file")
 """Fields that may contain the media data in place of the part itself."""
 _PLAIN_TEXT: Final = {"type", "text"}
+_TEXT_TYPES: Final = ("text", "input_text", "output_text")
 _PAYLOADS: Final = ("base64", "data", "file_data")
 _PAYLOAD_KEYS: Final = frozenset(_PAYLOADS)
 _SEALED_KEYS: Final = frozenset({"data", "encrypted_content", "signature", "thought_signature", "thoughtSignature"})
@@ -166,7 +167,7 @@ class ContentFormat:
         self, part: object, path: Path, read: Sequence[PlacedPart] | None = None, *, own: AbstractSet[str] = frozenset()
     ) -> Iterator[PlacedField]:
         """Yield the fields of one part that no reader handles. If `read` is None, the part is read first."""
-        if isinstance(part, str) or (type(part) is dict and part.keys() == _PLAIN_TEXT):
+        if isinstance(part, str) or (type(part) is dict and part.keys() == _PLAIN_TEXT and part["type"] in _TEXT_TYPES):
             return
         read = self.read_part(part, path) if read is None else read
         if any(one.kind == "opaque" and one.tokens != 0 for _, one in read):

@@ -208,19 +208,48 @@ def copy_with(value: Value, changes: Mapping[Path, object]) -> Value:
     Returns:
         The copy, or `value` itself if there are no changes.
     """
-    return _copy(value, changes) if changes else value  # type: ignore[return-value]  # of the same kind
+    if () in changes or not changes:
+        return cast("Value", changes.get((), value))
+    # without recursion, because a value may be nested as deeply as its members are walked
+    copied: list[_Changed] = [_Changed(value, dict(changes))]
+    for number, one in enumerate(copied):
+        inner: dict[str | int, dict[Path, object]] = {}
+        for (head, *rest), new in one.changes.items():
+            inner.setdefault(head, {})[tuple(rest)] = new
+        for key, change in inner.items():
+            if () in change:
+                one.members[key] = change[()]
+            else:
+                copied.append(_Changed(member_at(one.value, (key,)), change, number, key))
+    for one in reversed(copied[1:]):
+        copied[one.around].members[one.key] = one.copy()
+    return cast("Value", copied[0].copy())  # of the same kind
 
 
-def _copy(value: object, changes: Mapping[Path, object]) -> object:
-    if () in changes:
-        return changes[()]
-    inner: dict[str | int, dict[Path, object]] = {}
-    for (head, *rest), new in changes.items():
-        inner.setdefault(head, {})[tuple(rest)] = new
-    if isinstance(value, (list, tuple)):
-        copied = (_copy(member, inner[n]) if n in inner else member for n, member in enumerate(value))
-        return [member for member in copied if member is not REMOVED]
-    return _copy_record(value, {str(key): _copy(get(value, str(key)), change) for key, change in inner.items()})
+@dataclasses.dataclass(slots=True)
+class _Changed:
+    """A value that is copied with changes.
+
+    Attributes:
+        value: The value.
+        changes: The new values by their places in it.
+        around: The number of the value that contains it.
+        key: Its key or index there.
+        members: The new values of its own members.
+    """
+
+    value: object
+    changes: Mapping[Path, object]
+    around: int = 0
+    key: str | int = ""
+    members: dict[str | int, object] = dataclasses.field(default_factory=dict)
+
+    def copy(self) -> object:
+        """Return the copy, once all members are known."""
+        if isinstance(self.value, (list, tuple)):
+            copied = (self.members.get(number, member) for number, member in enumerate(self.value))
+            return [member for member in copied if member is not REMOVED]
+        return _copy_record(self.value, {str(key): new for key, new in self.members.items()})
 
 
 def _copy_record(value: object, changes: Mapping[str, object]) -> object:

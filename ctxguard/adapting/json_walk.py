@@ -167,7 +167,7 @@ def walk(value: object, scope: object, members: Members, path: Path = ()) -> Ite
     stack: list[tuple[TextPlace, object, object, int]] = [(TextPlace(path), value, scope, 0)]
     while stack:
         place, value, scope, depth = stack.pop()
-        if isinstance(value, str) or scope is WHOLE or not (isinstance(value, (dict, list, tuple)) or is_record(value)):
+        if isinstance(value, str) or scope is WHOLE or not _is_walked(value):
             yield place, value, scope, False
             continue
         if depth > _DEEPEST:
@@ -180,6 +180,11 @@ def walk(value: object, scope: object, members: Members, path: Path = ()) -> Ite
             if entered is not None:
                 inner.append((within, member, entered, depth + 1))
         stack += reversed(inner)
+
+
+def _is_walked(value: object) -> bool:
+    """Return whether a value has members. An object of which no field is known is a single value."""
+    return isinstance(value, (dict, list, tuple)) or (is_record(value) and bool(fields_of(value)))
 
 
 class _Holder(Enum):
@@ -263,13 +268,18 @@ def schema_fields(value: object) -> Iterator[PlacedField]:
 
 def _all_members(value: object, _: TextPlace, scope: object) -> Iterator[Member]:
     for key, member in _entries(value):
-        if not isinstance(key, str | int):
+        if not _is_place(value, key):
             raise TypeError(f"keys must be strings, not {type(key).__name__}")
         yield key, member, scope
 
 
 def _entries(value: object) -> Iterable[tuple[str | int, object]]:
     return enumerate(value) if isinstance(value, (list, tuple)) else fields_of(value).items()
+
+
+def _is_place(value: object, key: object) -> bool:
+    """Return whether a key is an index of a list, or a string, so that the member there can be changed."""
+    return isinstance(key, str) or isinstance(value, (list, tuple))
 
 
 class _Scope(Enum):
@@ -282,25 +292,28 @@ class _Scope(Enum):
 
 
 class _ExtraMembers(NamedTuple):
-    """The members that `extra_fields` reads, see there for the attributes."""
+    """The members that `extra_fields` reads, see there for the attributes; `around` has the places around `taken`."""
 
     own: AbstractSet[str]
     billed: AbstractSet[str]
     taken: AbstractSet[Path]
+    around: AbstractSet[Path]
 
     def members(self, value: object, place: TextPlace, scope: _Scope) -> Iterator[Member]:
         path = place.path
         if path in self.taken:
             return
         for key, member in _entries(value):
-            if scope is _Scope.TEXT:
+            if not _is_place(value, key):  # clients write such a key as a string, or not at all
+                yield str(key), {key: member}, WHOLE
+            elif scope is _Scope.TEXT:
                 yield key, member, self._of_text(key, member, (*path, key))
             elif isinstance(key, int):
                 yield key, member, scope
             elif scope is _Scope.BY_KEYS:
                 if key not in self.own and not (key == "cache_control" and _is_breakpoint(member)):
                     yield key, member, self._by_key(key, member, (*path, key))
-            elif key not in self.own:
+            elif key not in self.own or not is_payload(member, least=0):
                 yield key, member, _Scope.BILLED_LINKS if key in self.billed else scope
 
     def _by_key(self, key: str, value: object, place: Path) -> object:
@@ -310,8 +323,7 @@ class _ExtraMembers(NamedTuple):
             return _Scope.BILLED_LINKS
         if _is_editable(key, value):
             return _Scope.TEXT
-        is_around_taken = any(other[: len(place)] == place for other in self.taken)
-        if (key in _CONTAINERS and not isinstance(value, str)) or is_around_taken:
+        if (key in _CONTAINERS and not isinstance(value, str)) or place in self.around:
             return _Scope.BY_KEYS
         return _Scope.LINKS if key in _MEDIA_KEYS or is_payload(value) else WHOLE
 
@@ -349,7 +361,9 @@ def extra_fields(
     """
     if path in taken or (type(record) is dict and own >= record.keys()):  # the common case
         return
-    for place, value, scope, is_key in walk(record, _Scope.BY_KEYS, _ExtraMembers(own, billed, taken).members, path):
+    around = {place[:length] for place in taken for length in range(len(path) + 1, len(place))}
+    members = _ExtraMembers(own, billed, taken, around).members
+    for place, value, scope, is_key in walk(record, _Scope.BY_KEYS, members, path):
         if is_key:
             if scope is not WHOLE and not is_field_name(str(value)):  # a field with one value includes its key
                 yield (), Field(place_name(place.path), str(value), tokens=0)
@@ -362,11 +376,16 @@ def extra_fields(
             elif scope is _Scope.BY_KEYS or not is_payload(value):  # data is counted with its part
                 found = fixed_field(place.field, value, at)
                 yield from without_tokens(found) if scope is _Scope.BILLED_LINKS else found
+        elif value is not None:
+            yield from without_tokens(fixed_field(place.field, value, place.path))
 
 
 def _is_breakpoint(value: object) -> bool:
     """Return whether a value is a prompt cache breakpoint. Clients move breakpoints without changing the message."""
-    return isinstance(value, dict) and all(isinstance(v, str) and _CACHE_MARK.fullmatch(v) for v in value.values())
+    return isinstance(value, dict) and all(
+        isinstance(k, str) and is_field_name(k) and isinstance(v, str) and _CACHE_MARK.fullmatch(v)
+        for k, v in value.items()
+    )
 
 
 def _is_editable(key: str, value: object) -> bool:
@@ -385,11 +404,14 @@ def without_tokens(fields: Iterable[PlacedField]) -> Iterator[PlacedField]:
 def fixed_field(key: str, value: object, path: Path) -> Iterator[PlacedField]:
     """Yield a field for a value that is never changed, or nothing if there is nothing to count or search."""
     text = value if isinstance(value, str) else _as_json(value, path)
+    is_number = isinstance(value, (int, float)) and _LEAST_CARD <= abs(value) < math.inf
+    if is_number:
+        text = f"{value:.0f}"
     is_framing = key in _IDENTIFIERS and len(text) <= _FRAMING_LENGTH
     if is_framing and _HARMLESS.fullmatch(text):
         return
     tokens = encrypted_tokens(text) if key in _SIGNATURES else 0 if is_framing else None
-    if key and key not in _IDENTIFIERS and key not in _SIGNATURES:
+    if key and (is_number or (key not in _IDENTIFIERS and key not in _SIGNATURES)):
         # Unknown keys are sent, too, and may contain an address; a colon after one could hide the value from rules.
         text = f"{key}: {text}" if is_field_name(key) else f"{key} {text}"
     yield (), Field(place_name(path), text, tokens=tokens)

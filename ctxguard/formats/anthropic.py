@@ -244,7 +244,7 @@ class AnthropicAdapter(BlockFormat):
             return True
         contents = [get(message, "content") for message in messages]
         blocks = [block for content in contents if isinstance(content, (list, tuple)) for block in content]
-        known = all(get(message, "role") in self.kinds for message in messages)
+        known = all(text_of(message, "role") in self.kinds for message in messages)
         return known and any(_kind_of(block) in _OWN_BLOCKS for block in blocks)
 
     def prompt(self, native: Mapping[str, Any]) -> object:

@@ -79,6 +79,8 @@ _NOTHING: Final[Sequence[PlacedPart]] = [(("content",), Part("text", ""))]
 """The parts of a message that has no content."""
 _OWN: Final = frozenset({"role", "content", "name", "tool_call_id", "tool_calls", "function_call", *REASONING_FIELDS})
 """Fields of a message that the adapter reads."""
+_AS_TEXT: Final = ("name", "tool_call_id", "reasoning")
+"""Fields of these that the adapter reads only if they are strings."""
 _SPEAKERS: Final[Mapping[object, Kind]] = {role: kind for role, kind in _KINDS.items() if role != "function"}
 _PLAIN: Final = frozenset({"role", "content", "tool_call_id"})
 _CALL: Final = frozenset({"id", "type", "function"})
@@ -207,7 +209,10 @@ class MessageFormat(Format):
 
     def _fields(self, message: Message, calls: Sequence[PlacedCall]) -> Iterator[PlacedField]:
         """Yield the fields of a message other than its content and calls."""
-        yield from extra_fields(message, own=self._own)
+        unread = {key for key in _AS_TEXT if not isinstance(get(message, key), str)}
+        if get(message, "role") != "tool":
+            unread.add("tool_call_id")
+        yield from extra_fields(message, own=self._own - unread)
         yield from self.content.extra_fields(get(message, "content"), ("content",))
         for call in calls:
             if call.id[0] == "tool_calls":
@@ -245,6 +250,8 @@ def _plain_view(message: Message) -> MessageView | None:
     if kind is None or type(text) is not str or not text:
         return None
     answered = text_of(message, "tool_call_id") if kind is Kind.TOOL else None
+    if answered is not message.get("tool_call_id"):
+        return None
     return MessageView(kind, [(("content",), Part("text", text))], (), answered, ("tool_call_id",))
 
 
@@ -312,7 +319,7 @@ class OpenAIAdapter(MessageFormat):
 
     def detects(self, native: object) -> bool:
         """Return whether `native` is a list of messages with the roles of Chat Completions."""
-        is_chat = is_list(native) and all(get(m, "role") in _KINDS and not _is_foreign(m) for m in native)
+        is_chat = is_list(native) and all(text_of(m, "role") in _KINDS and not _is_foreign(m) for m in native)
         return is_chat and not is_converse(native)
 
     def sent(self, body: Body) -> Sent:

@@ -6,6 +6,7 @@ base64 strings as in the body of an HTTP request.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -60,6 +61,7 @@ from ctxguard.formats.blocks import BlockFormat, PlacedBlock, open_halves
 from ctxguard.formats.format import Body, Delta, Ends, Event, Sent, records_of
 from ctxguard.history.pairing import STRICT_IDS
 from ctxguard.history.records import is_record as is_written_by_stage
+from ctxguard.tokens.schemas import fields_of
 
 Message: TypeAlias = Mapping[str, object]
 """A message: a dict with `role` and `content`, as boto3 accepts and returns it."""
@@ -75,6 +77,8 @@ _READ: Final = {
     "reasoningContent": frozenset({"redactedContent"}),
 }
 """Fields of a block that the adapter reads besides texts, by the type of the block."""
+_MARK: Final = re.compile(r"default|[1-9]\d?[mh]")
+"""Matches the values in a prompt cache breakpoint: its type, and how long the prefix is cached."""
 _SERVER: Final = "server_tool_use"
 _TEXTS: Final = ("txt", "csv", "md", "html")
 """Formats of documents that the provider passes to the model as text."""
@@ -232,8 +236,13 @@ def _block_fields(block: object, path: Path, read: Sequence[PlacedPart]) -> Iter
         inner = get(block, str(key))
         if key in _READERS and is_record(inner) and key not in ("json", "cachePoint"):
             yield from _inner_fields(str(key), inner, (*path, str(key)), taken)
-        elif key not in ("text", "json", "cachePoint"):
+        elif (*path, key) not in taken and not (key == "cachePoint" and _is_breakpoint(inner)):
             yield from fixed_field(str(key), inner, (*path, str(key)))
+
+
+def _is_breakpoint(value: object) -> bool:
+    """Return whether a value is a prompt cache breakpoint, which costs no tokens."""
+    return is_record(value) and all(_MARK.fullmatch(str(one)) for one in fields_of(value).values())
 
 
 def _inner_fields(key: str, inner: object, path: Path, taken: set[Path]) -> Iterator[PlacedField]:
@@ -289,7 +298,7 @@ class BedrockAdapter(BlockFormat):
             return False
         if isinstance(native, Mapping) and any(key in native for key in _REQUEST_KEYS):
             return True
-        return is_converse(messages) and all(get(message, "role") in self.kinds for message in messages)
+        return is_converse(messages) and all(text_of(message, "role") in self.kinds for message in messages)
 
     def prompt(self, native: Mapping[str, Any]) -> object:
         """Return the system prompt of a request; None if there is none."""

@@ -107,6 +107,7 @@ class Delta:
         alone: Function that takes a text, and returns an event that contains only this text in place of the piece.
         calls: Keys of the tool call that the text belongs to, see `Format.called`; empty for text of the answer.
         answer: Identifies the answer that the text belongs to, if a response contains several.
+        is_first: Whether the text begins here, because something else precedes it in the same event.
         is_last: Whether the text ends here, because something else follows it in the same event.
     """
 
@@ -117,6 +118,7 @@ class Delta:
     alone: Callable[[str], Event]
     calls: tuple[Hashable, ...] = ()
     answer: Hashable = 0
+    is_first: bool = False
     is_last: bool = False
 
 

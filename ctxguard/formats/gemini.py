@@ -531,15 +531,25 @@ class GoogleAdapter(BlockFormat):
     def deltas(self, event: Event) -> Iterator[Delta]:
         """Yield the pieces of text in an event of a streamed response."""
         parts = [*_streamed(event)]
-        for number, (path, candidate, part) in enumerate(parts):
-            text = part.get("text")
-            if isinstance(text, str) and not part.get("thought"):
-                alone = partial(_alone, candidate)
-                index = candidate.get("index", 0)
-                behind = next((one for _, other, one in parts[number + 1 :] if other is candidate), {"text": ""})
-                is_last = behind.get("text") is None
-                place = (*path, "text")
-                yield Delta((index,), place, text, is_arguments=False, alone=alone, answer=index, is_last=is_last)
+        said = [number for number, (_, _, part) in enumerate(parts) if _is_said(part)]
+        for before, number, after in zip([-1, *said], said, [*said[1:], len(parts)], strict=False):
+            path, candidate, part = parts[number]
+            index = candidate.get("index", 0)
+            is_first, is_last = (
+                any(one is candidate and other.get("text") is None for _, one, other in between)
+                for between in (parts[before + 1 : number], parts[number + 1 : after])
+            )
+            alone = partial(_alone, candidate)
+            yield Delta(
+                (index,),
+                (*path, "text"),
+                str(part["text"]),
+                is_arguments=False,
+                alone=alone,
+                answer=index,
+                is_first=is_first,
+                is_last=is_last,
+            )
 
     def ends(self, event: Event) -> Ends | None:
         """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""
@@ -591,6 +601,10 @@ def _streamed(event: Event) -> Iterator[tuple[Path, Mapping[str, object], Mappin
         for place, part in enumerate(parts if isinstance(parts, list) else ()):
             if isinstance(part, dict):
                 yield ("candidates", number, "content", "parts", place), candidate, part
+
+
+def _is_said(part: Mapping[str, object]) -> bool:
+    return isinstance(part.get("text"), str) and not part.get("thought")
 
 
 def _alone(candidate: Mapping[str, object], text: str) -> Event:

@@ -115,8 +115,6 @@ _INSTEAD: Final = ("actions", "operation", "arguments", "approve", "tools", "sta
 """Fields that an item may have instead of an action or output."""
 _TEXTS: Final = ("text", "refusal", "command", "commands", "diff", "stdout", "stderr", "output", "reason")
 """Keys in actions and their outputs whose strings a stage may change."""
-_READ: Final = frozenset({"type", "role", "call_id", "name", "summary", "status"})
-"""Fields of an item that the adapter reads besides its content."""
 _BRINGING: Final = ("additional_tools", "tool_search_output")
 """Types of items that define tools."""
 _PLACE: Final = ("item_id", "output_index", "content_index")
@@ -207,7 +205,14 @@ def _fields(item: Item) -> Iterator[PlacedField]:
         return
     held = _CONTENT.get(kind, "")
     shown = {key for key in _ACTIONS if get(get(item, key), "type") == "computer_screenshot"}
-    yield from extra_fields(item, own=_READ | {held} | shown, billed=_SEALED, taken=places_of_texts(read))
+    own = {held, *shown, *(("summary",) if kind == "reasoning" else ("role",) if kind == "message" else ())}
+    is_half = _is_in(item, kind, _CALL_OF) or _is_in(item, kind, _OUTPUT_OF)
+    own |= {
+        key
+        for key, is_read in (("type", True), ("call_id", is_half), ("name", is_half or kind == "message"))
+        if is_read and isinstance(get(item, key), str)
+    }
+    yield from extra_fields(item, own=own, billed=_SEALED, taken=places_of_texts(read))
     yield from PARTS.extra_fields(get(item, held), (held,))
     for key in shown:
         yield from PARTS.part_fields(get(item, key), (key,))

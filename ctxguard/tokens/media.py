@@ -20,6 +20,7 @@ from ctxguard.artifacts import Media, Part
 from ctxguard.tokens.families import Costs
 
 _PAYLOAD: Final = re.compile(r"[A-Za-z0-9+/_\s-]+={0,2}\s*")
+_DATA_URL: Final = re.compile(r"data:[\w.+/;=%-]{0,256};base64,[A-Za-z0-9+/_%\s-]*={0,2}\s*", re.ASCII)
 UNKNOWN_SIDE: Final = 1024
 """Assumed width and height, in pixels, of an image of unknown size, such as a link."""
 UNKNOWN_SECONDS: Final = 30.0
@@ -260,11 +261,14 @@ def encrypted_tokens(data: object) -> int:
 
 
 def is_payload(value: object, *, least: int = 128) -> bool:
-    """Return whether a value is a `data:` URL, or base64 data of at least `least` characters."""
+    """Return whether a value is a `data:` URL with base64 data, or base64 data of at least `least` characters.
+
+    Any other text that begins with `data:` may say what a person wrote.
+    """
     if not isinstance(value, str):
         return False
     if value.startswith("data:"):
-        return True
+        return _DATA_URL.fullmatch(value) is not None
     if len(value) < least:
         return False
     # base64 mixes cases and digits, unlike a long word in lower case

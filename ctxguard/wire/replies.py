@@ -171,7 +171,8 @@ class Reply(Restorer):
 
     def _restore(self, value: object, key: object, around: _Around) -> object:
         if isinstance(value, str):
-            if self.scan is not None and (around.is_call or not _is_framing(key)) and not is_payload(value):
+            is_said = key in SHOWN or key in _ARGUMENTS or not is_payload(value)
+            if self.scan is not None and (around.is_call or not _is_framing(key)) and is_said:
                 value = self.searched(value, is_call=around.is_call)
             return self.text(value, around.links if key in SHOWN else self.links()) if around.gives_values else value
         if isinstance(value, list):

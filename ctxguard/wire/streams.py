@@ -77,9 +77,12 @@ class ReplyEvents(Generic[Origin]):
             self._tools.add(key, record)
         deltas = list(self._format.deltas(event))
         ends = self._format.ends(event)
+        first = {delta.channel: delta for delta in reversed(deltas)}
+        begun = {channel for channel, delta in first.items() if delta.is_first}
+        before = self._flush(begun.__contains__) if begun else []
         now = self._pieces(event, origin, deltas, ends) if deltas else self._restore_whole(event)
         flushed = [] if ends is None else self._flush(ends)
-        return [*flushed, (self._renumber(now), origin)]
+        return [*before, *flushed, (self._renumber(now), origin)]
 
     def close(self) -> list[tuple[Event, Origin]]:
         """Return the events for all text that is still held back, once the stream has ended."""

@@ -330,6 +330,20 @@ def test_a_text_of_gemini_is_complete_before_the_call_that_follows():
     ]
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 9])
+def test_the_texts_and_calls_of_gemini_stay_in_order_however_many_an_event_holds(size):
+    call, thought = {"functionCall": {"name": "send", "args": {"to": NEW[0]}}}, {"text": "Hm.", "thought": True}
+    parts = [{"text": "To "}, {"text": NEW[0]}, call, thought, {"text": "Dear <EMA"}, {"text": "IL_1>"}, thought, call]
+    parts += [{"text": "At <EMA"}, {"text": "IL_1>, "}, call, {"text": "new.per"}, {"text": NEW[0][7:]}]
+    cuts = range(0, len(parts), size)
+    events = [{"candidates": [{"content": {"role": "model", "parts": parts[at : at + size]}}]} for at in cuts]
+    events[-1]["candidates"][0]["finishReason"] = "STOP"
+    shown = streamed("gemini", events, Guard(Stabilizer(9_000), new_values="mask"))
+    got = [part for event in shown for part in event["candidates"][0]["content"]["parts"] if part != thought]
+    said = "".join(part.get("text", "|") for part in got)
+    assert said == f"To [REDACTED_EMAIL]|Dear {KNOWN}|At {KNOWN}, |[REDACTED_EMAIL]"
+
+
 def test_a_text_in_several_parts_of_the_last_event():
     parts = [
         [{"text": "Dear <EMA"}, {"text": "IL_1>, "}],
@@ -340,6 +354,17 @@ def test_a_text_in_several_parts_of_the_last_event():
     shown = streamed("gemini", events, Guard(Stabilizer(9_000), new_values="mask"))
     got = [part["text"] for event in shown for part in event["candidates"][0]["content"]["parts"]]
     assert "".join(got) == f"Dear {KNOWN}, write to [REDACTED_EMAIL]"
+
+
+LINES = "\n".join(f"Card{n}\n4111111111111111" for n in range(12))  # in the alphabet of base64, and longer than an id
+
+
+@pytest.mark.parametrize("said", [f"data: {NEW[0]}", f"data:text/plain,{NEW[0]}", LINES])
+@pytest.mark.parametrize("api", BODIES)
+def test_a_text_that_looks_like_data_is_searched(api, said):
+    raw = exchanged(api, [said], Guard(Stabilizer(9_000), new_values="mask"), streams=False).text
+    assert NEW[0] not in raw
+    assert CARD not in raw
 
 
 def test_a_setting_that_cannot_work_is_refused():
@@ -408,6 +433,24 @@ def test_what_is_held_back_is_bounded(text, has_runs):
 def signs(size):
     """Return letters and digits as in a token."""
     return b64encode(sha512(str(size).encode()).digest() * (size // 64 + 1)).decode()[:size].replace("/", "_")
+
+
+HIDING = "Pay with 4111 1111 1111 1111\nDE89 3704 0044 0532 0130 00"
+
+
+def test_a_value_that_is_found_only_once_another_one_is_replaced():
+    assert [span.label for span in MASKER.find(HIDING)] == ["IBAN"]
+    masking, found = scan()
+    assert masking.text(HIDING) == "Pay with [REDACTED_CREDIT_CARD]\n[REDACTED_IBAN]" == MASKER.mask(HIDING)
+    assert sorted(found) == ["CREDIT_CARD", "IBAN"]
+
+
+ASIDE = st.sampled_from([*NEW, HIDING, "DE89 3704 0044 0532 0130 00", "\n", " ", ": ", "1", "x", " pin 1234 ", "DE"])
+
+
+@given(st.lists(ASIDE, max_size=8).map("".join).filter(lambda text: len(text) < 400))
+def test_a_masked_answer_holds_nothing_that_is_still_found(text):
+    assert MASKER.find(scan()[0].text(text)) == ()
 
 
 def key(size, between="\n"):

@@ -104,7 +104,10 @@ REFUSED = {
     "too many digits": (400, request(with_member(b'"n": ' + b"1" * 5_000))),
     "not UTF-8": (400, request(RAW.replace(b"Find", b"\xff"))),
     "upload": (400, request(b"--x\r\n\r\n" + MAIL.encode() + b"\r\n--x--", "Content-Type: multipart/form-data")),
-    "nested too deeply to check": (400, request(with_member(f'"metadata": {nested(700, json.dumps(MAIL))}'.encode()))),
+    "nested too deeply to check": (
+        400,
+        request(with_member(f'"metadata": {nested(1_001, json.dumps(MAIL))}'.encode())),
+    ),
     "nested too deeply to read": (400, request(with_member(b'"metadata": ' + b"[" * 9_000 + b"]" * 9_000))),
 }
 
@@ -155,7 +158,7 @@ def test_what_cannot_be_read_is_refused_by_name(proxied, name):
 
 
 def test_what_is_nested_too_deeply_is_passed_on_where_requests_are_only_observed():
-    body = with_member(f'"metadata": {nested(700, json.dumps(MAIL))}'.encode())
+    body = with_member(f'"metadata": {nested(1_001, json.dumps(MAIL))}'.encode())
     for guard in (Guard(Stabilizer(8_000, mode="observe")),):
         assert guard.prepare(WireRequest("POST", CHAT, {}, body)).body == body
 

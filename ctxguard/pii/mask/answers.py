@@ -148,7 +148,7 @@ class AnswerPieces:
         self._scan = scan
         self._masker = masker
         self._names = Names()
-        self._find = TextMasking(masker, self._names, MemoryPseudonyms()).find
+        self._masking = TextMasking(masker, self._names, MemoryPseudonyms())
         self._in_full = in_full
         self._before = ""
         self._begun: int | None = None
@@ -209,7 +209,8 @@ class AnswerPieces:
         """Return a part of the held text after the search, and the offset at which it ends."""
         start = len(self._before)
         text = self._before + self._held[at:searched]
-        decided, end, begun = self._scan.judged(self._find(text), text, start, start + stop - at, self._begun)
+        spans = self._masking.find_in_rounds(text, self._masker.redaction)
+        decided, end, begun = self._scan.judged(spans, text, start, start + stop - at, self._begun)
         if begun is not None and end - begun > _LONGEST_VALUE:
             begun = None
         self._names.learn(self._masker.names(text[:end]))  # a name that is introduced is searched for from now on

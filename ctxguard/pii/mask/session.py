@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -319,6 +320,23 @@ class TextMasking:
         known = echoing.known(text, self.names, until=self.until)
         return resolve((*spans, *known), text) if known else spans
 
+    def find_in_rounds(self, text: str, redaction: Callable[[str], str]) -> Sequence[Span]:
+        """Return the findings in a text, with those that are found once the others are replaced, see `_mask_plain`.
+
+        Args:
+            text: The text.
+            redaction: Function that returns the replacement for a value with a label.
+        """
+        spans = self.find(text)
+        for _ in range(_ROUNDS):
+            if not spans:
+                break
+            more = self.find(_replace(text, spans, lambda label, _: redaction(label)))
+            if not more:
+                break
+            spans = resolve((*spans, *_before_replacing(more, spans, redaction)), text)
+        return spans
+
     def masked(self, text: str) -> str:
         """Mask a text. If the whole text is JSON, the result is valid JSON.
 
@@ -495,6 +513,28 @@ def _replace(text: str, spans: Sequence[Span], hidden: Callable[[str, str], str]
         done = span.end
     pieces.append(text[done:])
     return "".join(pieces)
+
+
+def _before_replacing(more: Sequence[Span], spans: Sequence[Span], redaction: Callable[[str], str]) -> Iterator[Span]:
+    """Yield the findings in a text whose values are replaced, as places in the original text.
+
+    A finding that includes a part of a replacement includes the whole value.
+
+    Args:
+        more: The findings in the text with replacements.
+        spans: The values that are replaced, in the original text.
+        redaction: Function that returns the replacement for a value with a label.
+    """
+    starts, ends = [0], [0]  # of the replacements
+    for before, span in zip((None, *spans), spans, strict=False):
+        starts.append(ends[-1] + span.start - (0 if before is None else before.end))
+        ends.append(starts[-1] + len(redaction(span.label)))
+    values = (Span(0, 0, ""), *spans)
+    for found in more:
+        first, last = bisect_right(starts, found.start) - 1, bisect_left(starts, found.end) - 1
+        begin = values[first].start if found.start < ends[first] else values[first].end + found.start - ends[first]
+        end = values[last].end if found.end <= ends[last] else values[last].end + found.end - ends[last]
+        yield Span(begin, end, found.label, found.score)
 
 
 _REACH: Final = 256
