@@ -545,10 +545,12 @@ def test_placeholders_of_the_request_stay():
 def test_a_value_in_what_cannot_be_read_is_not_passed_on(action):
     guard = Guard(Stabilizer(9_000), new_values=action)
     request = WireRequest("POST", PATHS["chat"], {}, json.dumps(BODIES["chat"]).encode())
-    deep = "[" * 900 + json.dumps(NEW[0]) + "]" * 900
-    for body in (f'{{"choices": [], "more": {deep}}}', f'{{"choices": [{{"message": "{NEW[0]}', f"<p>{NEW[0]}</p>"):
+    for body in (f'{{"choices": [{{"message": "{NEW[0]}', f"<p>{NEW[0]}</p>"):
         with pytest.raises(WireError):
             guard.prepare(request).whole(body.encode())
+    deep = "[" * 900 + json.dumps(NEW[0]) + "]" * 900  # how deep can be read depends on the process
+    with suppress(WireError):
+        assert NEW[0].encode() not in guard.prepare(request).whole(f'{{"choices": [], "more": {deep}}}'.encode())
     event = {"choices": [{"index": {"a": 1}, "delta": {"content": NEW[0]}}]}
     for data in (json.dumps(event), json.dumps(event)[:-1], json.dumps([event])):
         for end in ("\n\n", "\n", ""):
