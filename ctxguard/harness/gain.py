@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from importlib.util import find_spec
+from itertools import islice
 from re import compile as compiled
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -85,6 +86,20 @@ class Compressor:
         flushed = _flush(self._encoder)
         return 8 * (len(encoder.encode(text_of(following)[:LONGEST].encode())) + len(encoder.flush()) - flushed)
 
+    def bits_of_each(self, history: Iterable[Artifact]) -> Iterator[int]:
+        """Yield, for each message, what `bits` returns for it after all messages before it, within one byte.
+
+        The history is read once, so the time is linear in its length. Only for messages of the assistant is the text
+        before the message the same as for `bits`.
+        """
+        encoder = self._encoder(ORDER, MEMORY)
+        encoder.encode(priming())
+        for artifact in history:
+            text = text_of(artifact)
+            encoder.encode(f"{artifact.kind}: ".encode())
+            yield 8 * len(encoder.encode(text[:LONGEST].encode()))
+            encoder.encode(f"{text[LONGEST:]}\n".encode())
+
 
 class Gain:
     """Judges the contexts of one session under all settings. What does not depend on a setting is compressed only once.
@@ -95,7 +110,9 @@ class Gain:
     def __init__(self, artifacts: Sequence[Artifact]) -> None:
         self._artifacts = artifacts
         self._compressor = Compressor() if is_installed() else None
-        self._ends: dict[int, tuple[int, int]] = {}
+        self._floors: dict[int, int] = {}
+        self._wholes: list[int] = []
+        self._pass = iter(()) if self._compressor is None else self._compressor.bits_of_each(artifacts)
 
     def __call__(self, end: int, context: Sequence[Artifact], available: int, count: ArtifactCounter) -> Bits | None:
         """Return the bits of the message after a call. None if pyppmd is missing or even the floor does not fit.
@@ -110,10 +127,11 @@ class Gain:
         least = floor(history)
         if self._compressor is None or count.artifacts(least) > available:
             return None
-        following = self._artifacts[end]
-        if end not in self._ends:
-            self._ends[end] = (self._compressor.bits(least, following), self._compressor.bits(history, following))
-        return Bits(self._ends[end][0], self._compressor.bits(context, following), self._ends[end][1])
+        following, bits = self._artifacts[end], self._compressor.bits
+        if end not in self._floors:
+            self._floors[end] = bits(least, following)
+        self._wholes += islice(self._pass, max(0, end + 1 - len(self._wholes)))
+        return Bits(self._floors[end], bits(context, following), self._wholes[end])
 
 
 def is_installed() -> bool:

@@ -56,6 +56,27 @@ def test_one_pass_costs_what_the_difference_of_two_does(texts, following):
     assert Compressor().bits(context, Artifact("assistant", said)) == cost(before + said.encode()) - cost(before)
 
 
+@given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text(max_size=300)), max_size=6))
+def test_one_pass_over_a_history_costs_what_each_message_does_alone(said):
+    history = [Artifact(kind, text * 30 if text.isprintable() else "Done.") for kind, text in said]
+    for end, bits in enumerate(Compressor().bits_of_each(history)):
+        if history[end].kind == "assistant":
+            assert abs(bits - Compressor().bits(history[:end], history[end])) <= 8
+
+
+def test_what_the_whole_history_is_worth_is_found_in_one_pass(monkeypatch):
+    read = []
+    one = Compressor.bits
+    monkeypatch.setattr(
+        Compressor, "bits", lambda self, context, said: read.append(len(context)) or one(self, context, said)
+    )
+    history = [Artifact(("user", "assistant")[n % 2], f"text {n}") for n in range(60)]
+    judge = Gain(history)
+    for end in range(1, 60, 2):
+        assert judge(end, [history[end - 1]], 10_000, COUNT) is not None
+    assert max(read) == 1
+
+
 def test_only_the_beginning_of_a_long_message_is_judged():
     bits = Compressor().bits
     long = NOTE * 200
