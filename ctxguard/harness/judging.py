@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 from pydantic import Field
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.harness.fidelity import end_of_pieces
+from ctxguard.harness.fidelity import ByIdentity, end_of_pieces
 from ctxguard.harness.gain import Bits, gain
 from ctxguard.harness.requests import WireMessage, WireReader, newest_exchange, pair_faults
 from ctxguard.harness.sessions import RecordedSession
@@ -238,6 +238,7 @@ class Judge:
         self._promises = window_promises(stabilizer)
         self._clean: set[str] = set()
         self._parts = cache(self._unmasked_parts)
+        self._words: ByIdentity[Artifact, set[str]] = ByIdentity(_words_of)
         self._before: list[WireMessage] | None = None
         self._tokens_before = 0
         self._seen_end = 0
@@ -402,7 +403,7 @@ class Judge:
             figures = f"{reported.get('told')} of {reported.get('steps')}"
             yield Verdict("trail", f"the trail tells {listed} of {steps} steps, the report says {figures}")
         words = {word[:_BEGINNING] for word in (*_WORD.findall(lines), *_ANY_WORD.findall(lines))}
-        names = list(map(_words_of, left))
+        names = list(map(self._words, left))
         if listed and any(names) and not any(map(words.intersection, names)):
             yield Verdict("trail", f"the trail tells {listed} steps, and none of {len(left)} messages that have left")
 

@@ -275,10 +275,8 @@ class _Player:
         own.pressed += before > report.budget
         own.tokens_before += before
         own.tokens_after += report.tokens_after
-        for decision in report.decisions:
-            if decision.tokens_before != decision.tokens_after:
-                name = decision.action if decision.position is not None else "new messages"
-                own.saved_by[name] += decision.tokens_before - decision.tokens_after
+        for action, tokens in report.saved_by().items():
+            own.saved_by[action] += tokens
         own.cuts += cut
         own.rebilled += report.cut.rebilled if report.cut is not None else 0
         self._judge(end, context.artifacts, report)

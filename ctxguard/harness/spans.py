@@ -156,12 +156,12 @@ def _below(fields: Record, prefix: str) -> dict[str, object]:
 
 def _numbered(fields: Record, name: str) -> Iterator[Record]:
     """Yield the fields below `0.name`, `1.name`, and so on, in the order of the numbers."""
-    numbers = {
-        int(number)
-        for number, dot, _ in (key.partition(".") for key in fields)
-        if dot and number.isdecimal() and len(number) < 7
-    }
-    return (_below(fields, f"{number}.{name}") for number in sorted(numbers))
+    found: dict[int, dict[str, object]] = {}
+    for key, each in fields.items():
+        number, dot, rest = key.partition(".")
+        if dot and number.isdecimal() and len(number) < 7:
+            found.setdefault(int(number), {})[rest] = each
+    return (_below(found[number], name) for number in sorted(found))
 
 
 def _events(span: Record, attributes: Record) -> Iterator[Record]:

@@ -18,7 +18,7 @@ from typing import Final, cast
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Cut, Draft
-from ctxguard.report.decisions import Decision, decisions_of, masked_artifact
+from ctxguard.report.decisions import Decision, decisions_of, masked_artifact, saved_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +203,10 @@ class ReportData:
     def counts(self) -> dict[str, int]:
         """Return the number of artifacts for each action."""
         return dict(Counter(decision.action for decision in self.decisions))
+
+    def saved_by(self) -> dict[str, int]:
+        """Return the number of tokens that each action saved; what was added is negative, as `new messages`."""
+        return dict(saved_by(self._draft))
 
     def brief(self) -> dict[str, int]:
         """Return the figures that are cheap even for a long history, because they need no decisions.

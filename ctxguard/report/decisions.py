@@ -6,11 +6,11 @@ A draft (`ctxguard.draft.Draft`) is the context while stages work on it; it reco
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Action, Change, Draft
@@ -78,14 +78,38 @@ class Decision:
 
 def decisions_of(draft: Draft) -> list[Decision]:
     """Return one decision for each artifact in the history, in order, followed by the artifacts that stages added."""
+    tracing = _traced(draft)
+    return [tracing.decision(*given) for given in tracing.given()]
+
+
+def saved_by(draft: Draft) -> Counter[str]:
+    """Return how many tokens each action saved, and as `new messages` the negative number that were added.
+
+    It needs no masked artifacts, so it is much cheaper than the decisions.
+    """
+    tracing = _traced(draft)
+    saved = Counter[str]()
+    for root, position, tokens in tracing.given():
+        outcome = tracing.outcome(root, position)
+        if tokens != outcome.tokens:
+            saved["new messages" if position is None else outcome.last.action] += tokens - outcome.tokens
+    return saved
+
+
+def _traced(draft: Draft) -> _Tracing:
     tracing = _Tracing(draft, {id(artifact.root): artifact for artifact in draft.artifacts})
     for change in draft.changes:
         tracing.take(change)
-    came_in = (
-        tracing.decision(artifact.root, position, draft.counter.artifact(artifact))
-        for position, artifact in enumerate(draft.history)
-    )
-    return [*came_in, *(tracing.decision(artifact, None, 0) for artifact in tracing.added.values())]
+    return tracing
+
+
+class _Outcome(NamedTuple):
+    """The last action on an artifact, all actions, the artifact in the result, or None, and its number of tokens."""
+
+    last: Step
+    steps: tuple[Step, ...]
+    result: Artifact | None
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +156,13 @@ class _Tracing:
         self.latest[key] = artifact
         return step
 
-    def decision(self, root: Artifact, position: int | None, tokens_before: int) -> Decision:
+    def given(self) -> Iterator[tuple[Artifact, int | None, int]]:
+        """Yield all artifacts, those of the history and those that were added, each with its position and tokens before."""
+        count = self.draft.counter.artifact
+        yield from ((each.root, position, count(each)) for position, each in enumerate(self.draft.history))
+        yield from ((each, None, 0) for each in self.added.values())
+
+    def outcome(self, root: Artifact, position: int | None) -> _Outcome:
         key, draft = id(root), self.draft
         steps = tuple(self.steps.get(key, ()))
         result = self.final.get(key)
@@ -142,13 +172,19 @@ class _Tracing:
         elif last.action == "repaired" and position is not None and result is draft.history[position]:
             # The message was split and joined again, so it is the same object as in the history.
             last, steps = Step("kept", "", ""), ()
+        return _Outcome(last, steps, result, 0 if result is None else draft.counter.artifact(result))
+
+    def decision(self, root: Artifact, position: int | None, tokens_before: int) -> Decision:
+        draft = self.draft
+        last, steps, result, tokens = self.outcome(root, position)
+        latest = self.latest.get(id(root), root)
         return Decision(
             action=last.action,
-            artifact=masked_artifact(draft, self.latest.get(key, root)) if result is None else _mask_ids(draft, result),
+            artifact=masked_artifact(draft, latest) if result is None else _mask_ids(draft, result),
             stage=last.stage,
             reason=last.reason,
             tokens_before=tokens_before,
-            tokens_after=0 if result is None else draft.counter.artifact(result),
+            tokens_after=tokens,
             position=position,
             steps=steps,
         )

@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from patience import calls_of
 from test_cli import cli
 
 from ctxguard.harness import logs, recordings
@@ -104,6 +105,18 @@ def test_each_kind_is_read_as_the_conversation_that_it_logs(kind, tmp_path):
     texts = [[artifact.text for artifact in each.read()] for each in found]
     assert [ASKED, SAID] in [each[-2:] for each in texts]
     assert "regenerated" not in str(texts)
+
+
+def test_a_long_call_of_openinference_is_read_in_one_pass_over_its_attributes():
+    def reading(count):
+        span = {"context": {"trace_id": "t"}, "attributes": {}}
+        for n in range(count):
+            span["attributes"][f"llm.input_messages.{n}.message.role"] = "user"
+            span["attributes"][f"llm.input_messages.{n}.message.content"] = ASKED
+        kind = logs.kind_of(span, is_rows=False)
+        return calls_of(lambda: list(kind.sessions([(1, span)])))
+
+    assert reading(400) < 5 * reading(100)
 
 
 @pytest.mark.parametrize("kind", ["chatgpt", "claude code", "codex", "sharegpt", "openai batch"])

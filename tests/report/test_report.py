@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from importlib.metadata import PackageNotFoundError
 
 import pytest
@@ -52,6 +53,15 @@ def test_the_brief_figures_are_those_of_the_decisions():
     }
     assert report.brief()["masked"] == 1
     assert Stabilizer(700).stabilize([Artifact("user", "Hi")]).report.brief()["dropped"] == 0
+
+
+def test_what_each_action_saved_is_that_of_the_decisions():
+    report = stabilized().report
+    expected = Counter()
+    for d in report.decisions:
+        expected["new messages" if d.position is None else d.action] += d.tokens_before - d.tokens_after
+    assert report.saved_by() == {action: tokens for action, tokens in expected.items() if tokens}
+    assert sum(report.saved_by().values()) == sum(d.tokens_before - d.tokens_after for d in report.decisions)
 
 
 @pytest.mark.parametrize(("headroom", "told"), [(0, "tokens of 700 (0% saved);"), (45, "of 655 (0% saved; 45 more")])
