@@ -29,7 +29,8 @@ from ctxguard.harness.contestants import BASELINE, Peer, synthetic_recordings
 from ctxguard.harness.document import rounded
 from ctxguard.harness.engine import cores
 from ctxguard.harness.gain import gain, judges
-from ctxguard.harness.recordings import Skipped, recordings, skipped_lines
+from ctxguard.harness.recordings import Recording, Skipped, every_nth, recordings, skipped_lines, total_size
+from ctxguard.harness.summary import STOPPED, Pace
 from ctxguard.report.printing import counted, note, out, refuse_overwriting, working
 from ctxguard.tokens import find_counter
 
@@ -238,20 +239,22 @@ def bench(
     output: Path | None = None,
     sessions: list[str] | None = None,
     processes: int | None = None,
+    every: int = 1,
 ) -> None:
     """Compare ctxguard with other libraries: same sessions, same budget, same counter, one run.
 
     Alone, it compares with a rolling window. Drivers for LangChain, PydanticAI, litellm, headroom, Strands, and others
     are in the source repository: --with benchmarks.peers.
 
-    Exit codes: 0 compared; 2 no call of the sessions exceeds a budget.
+    Exit codes: 0 compared; 2 no call of the sessions exceeds a budget; 130 ended by Ctrl-C, with the report on what
+    was done.
     """
     refuse_overwriting(output, sessions or [])
     counting = CountingOptions(budget=budget, window=window, model=model)
     tokens = [counting.tokens(each) for each in counting.budgets()]
     name = find_counter(counter).name
     able, absent = contestants(only or [], _importable(modules or []))
-    calls, played, skipped = _play_all(sessions, able, tokens, counter, processes)
+    calls, played, skipped, is_stopped = _play_all(sessions, able, tokens, counter, processes, every)
     for line in skipped_lines(skipped, len(skipped)):
         note(line)
     made = BenchReport(
@@ -274,31 +277,47 @@ def bench(
         raise typer.Exit(2)
     shown = {"text": table, "markdown": markdown}.get(report)
     out(made.to_json() if shown is None else shown(made), output)
+    if is_stopped:
+        raise typer.Exit(STOPPED)
 
 
 def _play_all(
-    sessions: list[str] | None, able: Sequence[Peer], tokens: list[int], counter: str, processes: int | None
-) -> tuple[Mapping[tuple[str, int], Sequence[BenchCall]], int, list[Skipped]]:
+    sessions: list[str] | None,
+    able: Sequence[Peer],
+    tokens: list[int],
+    counter: str,
+    processes: int | None,
+    every: int,
+) -> tuple[Mapping[tuple[str, int], Sequence[BenchCall]], int, list[Skipped], bool]:
     """Replay every session with every contestant.
 
     Returns:
-        The calls by contestant and budget, the number of sessions, and the skipped recordings.
+        The calls by contestant and budget, the number of sessions, the skipped recordings, and whether Ctrl-C ended
+        the comparison.
     """
-    sources = recordings(sessions) if sessions else synthetic_recordings()
+    sources = every_nth(recordings(sessions) if sessions else synthetic_recordings(), every)
+    pace = Pace(total_size(sessions or ()), note)
     calls: dict[tuple[str, int], list[BenchCall]] = defaultdict(list)
     played = 0
     skipped: list[Skipped] = []
     with working("comparing") as now:
         workers = processes or (cores() if sessions else 1)
-        for outcome in play(sources, able, tokens, counter=counter, processes=workers):
-            if isinstance(outcome, Skipped):
-                skipped.append(outcome)
-                continue
-            played += 1
-            now(f"comparing: {counted(played, 'session')} played")
-            for call in outcome:
-                calls[call.name, call.budget].append(call)
-    return calls, played, skipped
+        try:
+            for source, outcome in play(sources, able, tokens, counter=counter, processes=workers):
+                if isinstance(outcome, Skipped):
+                    skipped.append(outcome)
+                    continue
+                played += 1
+                left = pace.left(source.read) if isinstance(source, Recording) else ""
+                now(f"comparing: {counted(played, 'session')} played{left}")
+                for call in outcome:
+                    calls[call.name, call.budget].append(call)
+        except KeyboardInterrupt:
+            if not played:
+                raise
+            note("stopped; the report is on what was done so far")
+            return calls, played, skipped, True
+    return calls, played, skipped, False
 
 
 def _importable(modules: Sequence[str]) -> Sequence[str]:

@@ -24,6 +24,7 @@ from ctxguard.harness.engine import (
     Results,
     Setting,
     Spread,
+    Tally,
     cores,
     label_of,
     parse_sweep,
@@ -31,9 +32,9 @@ from ctxguard.harness.engine import (
     spread_on_ray,
 )
 from ctxguard.harness.pricing import price_model
-from ctxguard.harness.recordings import Recording, Source, recordings, total_size
+from ctxguard.harness.recordings import Recording, Source, every_nth, recordings, total_size
 from ctxguard.harness.replay_output import print_notes, print_report, replay_report
-from ctxguard.harness.summary import time_left
+from ctxguard.harness.summary import STOPPED, Pace
 from ctxguard.report.printing import ReportFormat, counted, note, out, refuse_overwriting, working
 from ctxguard.stages.fold import WINDOW_SETTINGS
 
@@ -55,6 +56,7 @@ def replay(
     engine: Literal["inline", "local", "ray"] | None = None,
     processes: int | None = None,
     resume: Path | None = None,
+    every: int = 1,
     sessions: list[str] | None = None,
     adapter: str | None = None,
     schema: bool = False,
@@ -64,7 +66,7 @@ def replay(
     With --model, requests are counted as for this model and priced by its prices; without it, prices are relative.
 
     Exit codes: 0 every guarantee was met; 1 one was not, a figure is worse than in the baseline, or with --strict
-    something was skipped or refused; 2 nothing was judged.
+    something was skipped or refused; 2 nothing was judged; 130 ended by Ctrl-C, with the report on what was done.
     """
     if schema:
         out(schema_json().rstrip())
@@ -80,12 +82,13 @@ def replay(
     begun = time.perf_counter()
     size = total_size(sessions)
     used = _processes(engine, processes, size)
-    results = _run(sessions, plan, used, size, resume, spread_on_ray if engine == "ray" else None)
+    spread = spread_on_ray if engine == "ray" else None
+    results, is_stopped = _run(sessions, plan, used, size, resume, spread, every)
     made = replay_report(sessions, plan, results, time.perf_counter() - begun, used, title)
     print_report(made, plan, results, report, outputs, html=html, show_originals=show_originals)
     worse = [] if known is None else compare(made, known, tolerances)
     print_notes(made, results, worse, min_support)
-    code = _exit_code(made, worse, strict=strict)
+    code = STOPPED if is_stopped else _exit_code(made, worse, strict=strict)
     if code:
         raise typer.Exit(code)
 
@@ -104,25 +107,41 @@ def _processes(engine: str | None, processes: int | None, size: int | None) -> i
 
 
 def _run(
-    names: list[str], plan: Plan, processes: int, size: int | None, resume: Path | None, spread: Spread | None
-) -> Results:
-    """Replay the sessions, showing progress and remaining time on one line of the terminal."""
-    begun, sources = time.monotonic(), recordings(names)
-    checkpoint = None if resume is None else ReplayCheckpoint(resume, plan, names)
+    names: list[str],
+    plan: Plan,
+    processes: int,
+    size: int | None,
+    resume: Path | None,
+    spread: Spread | None,
+    every: int,
+) -> tuple[Results, bool]:
+    """Replay the sessions, showing progress and remaining time on one line of the terminal.
+
+    Returns:
+        The results, and whether Ctrl-C ended the replay.
+    """
+    pace, sources = Pace(size, note), every_nth(recordings(names), every)
+    checkpoint = None if resume is None else ReplayCheckpoint(resume, plan, names, every)
     with working("reading", after=0) as now:
 
         def after(done: Results, latest: Source) -> None:
             if isinstance(latest, Recording):
-                left = time_left(time.monotonic() - begun, latest.read, size)
-                now(f"{counted(done.sessions, 'session')}, {counted(done.calls, 'call')}{left}")
+                now(f"{counted(done.sessions, 'session')}, {counted(done.calls, 'call')}{pace.left(latest.read)}")
             if checkpoint is not None:
                 checkpoint.save(done, latest)
 
         earlier = None if checkpoint is None else checkpoint.restore(sources)
-        results = run(sources, plan, processes=processes, results=earlier, after=after, spread=spread)
+        results = earlier or Results([Tally() for _ in plan.settings])
+        try:
+            run(sources, plan, processes=processes, results=results, after=after, spread=spread)
+        except KeyboardInterrupt:
+            if not results.done:
+                raise
+            note("stopped; the report is on what was done so far")
+            return results, True
     if checkpoint is not None:
         checkpoint.remove()
-    return results
+    return results, False
 
 
 def _settings(chain: StabilizerOptions, sweep: str | None) -> tuple[Setting, ...]:

@@ -11,18 +11,17 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import accumulate, repeat
-from multiprocessing import get_context
+from itertools import accumulate
 from typing import Final
 from warnings import catch_warnings, simplefilter
 
 from ctxguard.adapting.registry import find_adapter
 from ctxguard.errors import CtxguardError
 from ctxguard.harness.contestants import BASELINE, Course, GaveUpError, Message, Peer, peers_with, plain_messages
+from ctxguard.harness.engine import in_processes
 from ctxguard.harness.fidelity import ByIdentity
 from ctxguard.harness.gain import Bits, newest_exchange
 from ctxguard.harness.pricing import PriceModel, common_prefix
@@ -117,17 +116,17 @@ def play(
     *,
     counter: str = "auto",
     processes: int = 1,
-) -> Iterator[Skipped | list[BenchCall]]:
+) -> Iterator[tuple[Source, Skipped | list[BenchCall]]]:
     """Replay recordings with every contestant, in separate processes if `processes` is greater than one.
 
     Yields:
-        For each recording, in order, the calls of its session, or the reason why it was skipped.
+        Each recording, in order, with the calls of its session, or the reason why it was skipped.
     """
-    if processes <= 1:
-        yield from (_play(source, peers, budgets, counter) for source in sources)
-        return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_play, sources, repeat(peers), repeat(budgets), repeat(counter))
+    work = partial(_play, peers=peers, budgets=budgets, counter=counter)
+    if processes > 1:
+        yield from in_processes(iter(sources), work, processes)
+    else:
+        yield from ((source, work(source)) for source in sources)
 
 
 def _play(source: Source, peers: Sequence[Peer], budgets: Sequence[int], counter: str) -> Skipped | list[BenchCall]:

@@ -3,7 +3,7 @@
 Results are added in the order of the recordings, so the report does not depend on the number of processes. Memory use
 is constant: recordings are read as needed, figures are added up, and only the worst sessions are kept.
 
-On a Ray cluster, each batch of recordings is a task, which runs again if its worker dies. Except for times, the report
+On a Ray cluster, each recording is a task, which runs again if its worker dies. Except for times, the report
 is identical for any number of workers. `RAY_ADDRESS` names a cluster; if it is unset, a cluster is started on this
 machine.
 
@@ -19,6 +19,7 @@ import hashlib
 import json
 import logging
 import os
+import signal
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,10 +27,11 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from heapq import heappush, heappushpop
 from itertools import islice
 from math import isfinite, prod
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -106,10 +108,8 @@ def label_of(options: Mapping[str, str | int | float | None]) -> str:
 MOST_SKIPPED: Final = 1_000  # maximum number of skipped recordings in a report, so that memory is bounded
 MOST_SESSIONS: Final = 100
 """Maximum number of sessions that a report lists for each setting."""
-_BATCH: Final = 4
-"""Number of recordings in a batch: small, so that all workers are busy until the end and memory use stays low."""
-AHEAD: Final = 3
-"""Number of batches that wait for each worker: enough to keep it busy without filling memory."""
+AHEAD: Final = 12
+"""Number of recordings that wait for each worker: enough to keep it busy without filling memory."""
 SMALL: Final = 1 << 20
 """Size of all recordings, in bytes, below which starting processes takes longer than it saves."""
 
@@ -134,6 +134,7 @@ class Plan:
 
 Outcome = Skipped | list[SessionReplay]
 Task = TypeVar("Task")
+Played = TypeVar("Played")
 
 
 @dataclass(order=True, slots=True)
@@ -264,31 +265,50 @@ def _inline(sources: Iterator[Source], plan: Plan, _processes: int) -> Replayed:
     return ((source, _replay(source, plan)) for source in sources)
 
 
-_plan: Plan
-"""The plan of a worker process, which is set once when the process starts."""
+_work: Callable[[Source], Any]
+"""The work of a worker process, which is set once when the process starts."""
 
 
-def _begin(plan: Plan) -> None:
-    global _plan  # noqa: PLW0603 - a pool passes initial data to its processes only through globals
-    _plan = plan
+def _begin(work: Callable[[Source], Any]) -> None:
+    """Begin a worker process. Ctrl-C, which reaches all processes of a terminal, is left to the main process."""
+    global _work  # noqa: PLW0603 - a pool passes initial data to its processes only through globals
+    _work = work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _work(batch: Sequence[Source]) -> list[Outcome]:
-    return replay_batch(batch, _plan)
-
-
-def replay_batch(batch: Sequence[Source], plan: Plan) -> list[Outcome]:
-    """Replay a batch of recordings under the settings of a plan."""
-    return [_replay(source, plan) for source in batch]
+def _do(source: Source) -> Any:  # noqa: ANN401 - what the work returns
+    return _work(source)
 
 
 def _in_processes(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
-    """Replay recordings in separate processes. While enough batches are waiting, no further recordings are read."""
+    return in_processes(sources, partial(_replay, plan=plan), processes)
+
+
+def in_processes(
+    sources: Iterator[Source], work: Callable[[Source], Played], processes: int
+) -> Iterator[tuple[Source, Played]]:
+    """Work on recordings in separate processes, which stop at once if the main process is interrupted.
+
+    While enough recordings are waiting, no further ones are read.
+
+    Args:
+        sources: Recordings, and files that could not be read.
+        work: Function that returns the outcome of a recording. It is sent to each process once.
+        processes: Number of processes.
+
+    Raises:
+        ConfigError: If a worker process died.
+    """
     try:
         with ProcessPoolExecutor(
-            processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(plan,)
+            processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(work,)
         ) as pool:
-            yield from in_order(sources, processes, lambda batch: pool.submit(_work, batch), Future.result)
+            try:
+                yield from in_order(sources, processes, lambda source: pool.submit(_do, source), Future.result)
+            except (KeyboardInterrupt, GeneratorExit):
+                for process in active_children():
+                    process.terminate()
+                raise
     except BrokenProcessPool as error:
         raise ConfigError(
             "a worker process was killed, most likely for lack of memory; use fewer processes, as with --processes 1",
@@ -299,43 +319,42 @@ def _in_processes(sources: Iterator[Source], plan: Plan, processes: int) -> Repl
 def in_order(
     sources: Iterator[Source],
     workers: int,
-    submit: Callable[[Sequence[Source]], Task],
-    result: Callable[[Task], list[Outcome]],
-) -> Replayed:
-    """Replay recordings in workers, and yield each recording with its outcome, in the order of the recordings.
+    submit: Callable[[Source], Task],
+    result: Callable[[Task], Played],
+) -> Iterator[tuple[Source, Played]]:
+    """Work on recordings in workers, and yield each recording with its outcome, in the order of the recordings.
 
-    While enough batches are waiting, no further recordings are read.
+    While enough recordings are waiting, no further ones are read.
 
     Args:
         sources: Recordings, and files that could not be read.
         workers: Number of workers.
-        submit: Function that starts the replay of a batch in a worker.
-        result: Function that waits for a batch and returns its outcomes.
+        submit: Function that starts the work on a recording in a worker.
+        result: Function that waits for this work and returns its outcome.
     """
-    batches = iter(lambda: list(islice(sources, _BATCH)), [])
-    waiting = deque((batch, submit(batch)) for batch in islice(batches, workers * AHEAD))
+    waiting = deque((source, submit(source)) for source in islice(sources, workers * AHEAD))
     while waiting:
-        batch, task = waiting.popleft()
-        yield from zip(batch, result(task), strict=True)
-        waiting.extend((each, submit(each)) for each in islice(batches, 1))
+        source, task = waiting.popleft()
+        yield source, result(task)
+        waiting.extend((each, submit(each)) for each in islice(sources, 1))
 
 
 RETRIES: Final = 3
-"""Number of retries for a batch whose worker was killed."""
+"""Number of retries for a recording whose worker was killed."""
 
 
 def spread_on_ray(sources: Iterator[Source], plan: Plan, workers: int) -> Replayed:
-    """Replay recordings in the workers of a Ray cluster. While enough batches wait, no further recordings are read.
+    """Replay recordings in the workers of a Ray cluster. While enough recordings wait, no further ones are read.
 
     Raises:
         ImportError: If ray is not installed.
-        ConfigError: If a batch repeatedly killed its worker.
+        ConfigError: If a recording repeatedly killed its worker.
     """
     with _cluster(workers) as ray:
         shared = ray.put(plan)
-        task = ray.remote(max_retries=RETRIES, num_cpus=1)(replay_batch)
+        task = ray.remote(max_retries=RETRIES, num_cpus=1)(_replay)
         yield from in_order(
-            sources, workers, lambda batch: task.remote(batch, shared), lambda future: _result(ray, future)
+            sources, workers, lambda source: task.remote(source, shared), lambda future: _result(ray, future)
         )
 
 
@@ -394,7 +413,7 @@ class ReplayCheckpoint:
     A file that belongs to another replay is rejected.
     """
 
-    def __init__(self, path: Path, plan: Plan, names: Sequence[str]) -> None:
+    def __init__(self, path: Path, plan: Plan, names: Sequence[str], every: int = 1) -> None:
         self._path = path
         identity = {
             "version": __version__,
@@ -402,6 +421,7 @@ class ReplayCheckpoint:
             "prices": asdict(plan.prices),
             "adapter": plan.adapter,
             "names": list(names),
+            **({} if every == 1 else {"every": every}),
         }
         self._key = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
         self._saved_at = time.monotonic()

@@ -166,13 +166,16 @@ class Recording:
         line: Line number at which the session begins, from 1.
         place: Position of the session in its file, from 0. It is the name of the session if the session has no id.
         data: JSON of the session, in UTF-8. It is not saved in a checkpoint of a replay.
-        read: Number of bytes of all files read so far, by which a replay shows its progress.
+        share: Share of what was read of the file that is done with this session, which is less than one while
+            sessions follow that were gathered from the same bytes.
+        read: Number of bytes of all files done so far, by which a replay shows its progress.
     """
 
     path: str
     line: int
     place: int
     data: Annotated[bytes, Field(exclude=True)] = b""
+    share: float = field(default=1.0, compare=False)
     read: int = field(default=0, compare=False)
 
     @property
@@ -227,6 +230,18 @@ Line: TypeAlias = tuple[int, bytes | None]
 """The line number, from 1, and the line's bytes, or None if the line is too long."""
 
 
+def every_nth(sources: Iterable[Source], every: int) -> Iterator[Source]:
+    """Yield every nth recording, beginning with the first, and all that could not be read."""
+    place = 0
+    for source in sources:
+        if isinstance(source, Skipped):
+            yield source
+            continue
+        if place % every == 0:
+            yield source
+        place += 1
+
+
 def expand(names: Iterable[str]) -> Iterator[str | Skipped]:
     """Yield the files that names denote, in order, and a `Skipped` for each name that denotes no file.
 
@@ -254,7 +269,10 @@ def recordings(names: Iterable[str]) -> Iterator[Source]:
         try:
             with closing(opened_file(name)) as file:
                 for source in _of_file(name, file):
-                    yield source if isinstance(source, Skipped) else replace(source, read=before + file.tell())
+                    if isinstance(source, Recording):
+                        yield replace(source, read=before + int(source.share * file.tell()))
+                    else:
+                        yield source
                 before += file.tell()
         except (CtxguardError, OSError) as error:
             yield Skipped(name, reason_of(error))
@@ -506,13 +524,11 @@ def _of_kind(kind: LogKind, name: str, lines: Iterable[Line]) -> Iterator[Source
             else:
                 others.append((number, line))
 
-    place = empty = 0
-    for line, each in kind.sessions(values()):
-        if each.get("messages") or each.get("input"):
-            yield Recording(name, line, place, json.dumps(each).encode())
-            place += 1
-        else:
-            empty += 1
+    found = list(kind.sessions(values()))
+    full = [(line, each) for line, each in found if each.get("messages") or each.get("input")]
+    place, empty = len(full), len(found) - len(full)
+    for n, (line, each) in enumerate(full):
+        yield Recording(name, line, n, json.dumps(each).encode(), share=(n + 1) / place)
     yield from _one_a_line(name, others, place)
     if not place:
         yield Skipped(name, f"its {kind.name} contain no messages{_REMEDY.get(kind.name, '')}")
@@ -615,6 +631,8 @@ def play_session(
     """Open a recording and call `play` with its session; return the reason as a `Skipped` if either fails."""
     if isinstance(source, Skipped):
         return source
+    if len(source.data) > MAX_LINE:
+        return Skipped(source.path, f"the session is longer than {MAX_LINE >> 20} MiB", line=source.line)
     session = open_session(source, adapter=adapter)
     if isinstance(session, Skipped):
         return session

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from ctxguard.harness.document import BillModel, FiguresModel, ReplayReport, RunModel
@@ -47,6 +48,42 @@ def time_left(seconds: float, read: int, size: int | None) -> str:
         return ""
     left = seconds * max(0.0, size / read - 1)
     return f", {left:.0f} s left" if left < 100 else f", {left / 60:.0f} min left"
+
+
+STOPPED: Final = 130
+"""Exit code of a command that was ended by Ctrl-C, as shells use it."""
+LONG: Final = 60
+"""Number of remaining seconds from which a note says, once, how long the work takes, and how to have a part of it."""
+_SOON: Final = 10
+"""Number of seconds after which, and of sessions with which, it can be told how long the work takes."""
+
+
+class Pace:
+    """Tells how long the work on recordings will take, by the share of the bytes that is done.
+
+    Args:
+        size: Number of bytes of all files; None if it is not known.
+        note: Function that prints a line.
+    """
+
+    def __init__(self, size: int | None, note: Callable[[str], object]) -> None:
+        self._size, self._note, self._begun = size, note, time.monotonic()
+        self._done = 0
+        self._is_told = False
+
+    def left(self, read: int) -> str:
+        """Return the remaining time, as `time_left` does, when one more recording is done, the last of `read` bytes."""
+        self._done += 1
+        seconds = time.monotonic() - self._begun
+        left = time_left(seconds, read, self._size)
+        if left and not self._is_told and seconds >= _SOON and self._done >= _SOON:
+            self._is_told = True
+            if seconds * (self._size or 0) > (seconds + LONG) * read:
+                self._note(
+                    f"about{left[1:]}, because every model call is judged; --every 10 takes one session in ten, and "
+                    "Ctrl-C ends with the report on what is done"
+                )
+        return left
 
 
 def summary(report: ReplayReport) -> str:

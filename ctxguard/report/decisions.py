@@ -157,7 +157,7 @@ class _Tracing:
         return step
 
     def given(self) -> Iterator[tuple[Artifact, int | None, int]]:
-        """Yield all artifacts, those of the history and those that were added, each with its position and tokens before."""
+        """Yield the history, and what was added: each artifact with its position and its number of tokens before."""
         count = self.draft.counter.artifact
         yield from ((each.root, position, count(each)) for position, each in enumerate(self.draft.history))
         yield from ((each, None, 0) for each in self.added.values())

@@ -130,7 +130,7 @@ class Broken:
 
 def test_a_library_that_raises_or_refuses_serves_no_call():
     peer = Peer("whole history", "ctxguard", f"{__name__}:Broken", "")
-    (calls,) = play(synthetic_recordings(1, turns=20), [peer], [500])
+    ((_, calls),) = play(synthetic_recordings(1, turns=20), [peer], [500])
     row = bench_row(peer, 500, calls, calls)
     assert [row[key] for key in ("held", "gain", "newest", "support")] == [0, None, None, None]
     failed = row["faults"]["failed"]
@@ -193,15 +193,15 @@ def test_a_module_without_contestants_is_refused(module, monkeypatch):
 def test_a_session_is_told_as_soon_as_it_and_those_before_it_were_played(monkeypatch):
     taken = Event()
 
-    def played(source, peers, budgets, counter):
+    def played(source):
         return [source.line == 1 or taken.wait(PATIENCE)]
 
-    monkeypatch.setattr("ctxguard.harness.bench.ProcessPoolExecutor", lambda n, **_: ThreadPoolExecutor(n))
-    monkeypatch.setattr("ctxguard.harness.bench._play", played)
+    monkeypatch.setattr("ctxguard.harness.engine.ProcessPoolExecutor", lambda n, **_: ThreadPoolExecutor(n))
+    monkeypatch.setattr("ctxguard.harness.engine._work", played, raising=False)
     told = play([Recording("x", line, 0, b"") for line in (1, 2)], [], [], processes=2)
     next(told)
     taken.set()
-    assert next(told) == [True]
+    assert next(told)[1] == [True]
 
 
 def test_where_nothing_exceeds_the_budget_nothing_was_compared():
@@ -239,7 +239,7 @@ def test_it_runs_where_no_vocabulary_is_installed(tmp_path, monkeypatch):
 
 
 def test_a_recording_that_cannot_be_read_is_skipped():
-    (outcome,) = play([Recording("x.json", 1, 0, b"{")], [], [1_000])
+    ((_, outcome),) = play([Recording("x.json", 1, 0, b"{")], [], [1_000])
     assert isinstance(outcome, Skipped)
 
 

@@ -12,14 +12,16 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_cli import MESSAGES, cli
 
 from ctxguard.errors import ConfigError
 from ctxguard.harness import engine
 from ctxguard.harness.contestants import synthetic_recordings
 from ctxguard.harness.engine import Plan, ReplayCheckpoint, Setting, run
-from ctxguard.harness.recordings import Recording, recordings
-from ctxguard.harness.summary import time_left
+from ctxguard.harness.recordings import Recording, Skipped, every_nth, recordings
+from ctxguard.harness.summary import Pace, time_left
 from ctxguard.policies import agent_stages
 from ctxguard.settings import install_command
 from ctxguard.stabilizer import Stabilizer
@@ -139,6 +141,97 @@ def test_the_time_left_is_told_by_how_much_was_read():
     assert time_left(30, 250, 1_000) == ", 90 s left"
     assert time_left(600, 500, 1_000) == ", 10 min left"
     assert time_left(30, 250, None) == time_left(0.1, 1, 100) == ""
+
+
+def test_a_long_work_says_once_how_long_it_takes_and_how_to_take_a_part(monkeypatch):
+    clock, told = iter(range(0, 1_000, 10)), []
+    monkeypatch.setattr("ctxguard.harness.summary.time.monotonic", lambda: next(clock))
+    pace = Pace(100_000, told.append)
+    assert [pace.left(read) for read in range(100, 2_100, 100)][-1] == ", 163 min left"
+    assert [line.partition(",")[0] for line in told] == ["about 165 min left"]
+    assert "--every 10" in told[0]
+    short = Pace(1_100, told.append)
+    assert all(map(short.left, range(100, 1_200, 100)))
+    assert len(told) == 1
+
+
+@given(count=st.integers(0, 30), every=st.integers(1, 9))
+def test_every_nth_session_is_taken_and_all_that_cannot_be_read(count, every):
+    bad = Skipped("x", "damaged")
+    sources = [source for n in range(count) for source in (Recording("x", n, n), bad)]
+    taken = list(every_nth(sources, every))
+    assert [each.place for each in taken if isinstance(each, Recording)] == list(range(0, count, every))
+    assert taken.count(bad) == count
+
+
+def test_sessions_that_are_gathered_from_one_file_are_done_one_after_the_other(tmp_path):
+    spans = [
+        {"traceId": str(n % 5), "type": "GENERATION", "input": [{"role": "user", "content": f"text {n}"}]}
+        for n in range(20)
+    ]
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(map(json.dumps, spans)))
+    read = [each.read for each in recordings([str(path)])]
+    assert read == [path.stat().st_size * n // 5 for n in range(1, 6)]
+
+
+@pytest.mark.parametrize("command", ["replay", "bench"])
+def test_a_session_that_is_too_long_to_be_replayed_is_skipped(command, sessions, tmp_path, monkeypatch):
+    monkeypatch.setattr("ctxguard.harness.recordings.MAX_LINE", 10_000)
+    path = tmp_path / "log.jsonl"
+    lines = [{"traceId": "t", "type": "GENERATION", "input": [{"role": "user", "content": "text " * 9_000}]}]
+    path.write_text("\n".join([*map(json.dumps, lines), ""]))
+    run = cli(command, path, "--budget", 500, "--processes", 1)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert f"skipped {path}:1: the session is longer" in run.stderr
+
+
+INTERRUPT = """
+import os, signal, sys
+import ctxguard.harness.engine as engine
+from ctxguard.cli import main
+
+engine.EVERY = 0
+
+def interrupting(sources, *given, inner=engine.in_order):
+    for n, each in enumerate(inner(sources, *given)):
+        if n == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        yield each
+
+engine.in_order = interrupting
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in the background
+sys.argv = ["ctxguard", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize("command", ["replay", "bench"])
+def test_ctrl_c_ends_with_the_report_on_what_was_done(command, sessions, undisturbed, tmp_path):
+    progress = tmp_path / "progress.json"
+    words = [command, str(sessions), "--budget", "1500,3000", "-r", "json", "--processes", "2"]
+    resume = ["--resume", str(progress)] if command == "replay" else []
+    run = subprocess.run(
+        [sys.executable, "-c", INTERRUPT, *words, *resume], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 130, run.stderr
+    assert "Traceback" not in run.stderr
+    assert run.stderr.count("ctxguard: stopped") == 1
+    made = json.loads(run.stdout)
+    if command == "bench":
+        assert made["sessions"] == 4
+        return
+    assert (made["runs"][0]["figures"]["sessions"], made["skipped_count"]) == (4, 1)
+    assert progress.exists()
+
+
+def test_ctrl_c_before_anything_was_done_says_nothing(sessions, monkeypatch):
+    def interrupted(*given, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "play_session", interrupted)
+    run = cli("replay", sessions, "--engine", "inline")
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "")
 
 
 # -- Ray
