@@ -14,6 +14,7 @@ import json
 import logging
 import sys
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -39,7 +40,7 @@ from ctxguard.harness.sessions import (
     parse_json,
     parse_session,
 )
-from ctxguard.harness.spans import is_dumped, translate_dumps
+from ctxguard.harness.spans import Record, is_dumped, translate_dumps
 from ctxguard.settings import install_command
 
 _LOGGER: Final = logging.getLogger("ctxguard.harness")
@@ -139,12 +140,8 @@ def absence_reason(name: str) -> str:
     return "no such file or folder, and no file matches it as a pattern"
 
 
-MAX_LINE: Final = 64 << 20
-"""Maximum length of a line in bytes; longer lines are skipped."""
-_TOO_LONG: Final = (
-    f"the line is longer than {MAX_LINE >> 20} MiB, the maximum for a session; write one session per line, as "
-    "jq -c '.[]' does with a list"
-)
+MAX_SESSION: Final = 64 << 20
+"""Maximum length of a session that is played, in bytes of its JSON. Such a session has thousands of calls."""
 _HEAD: Final = 20
 """Number of lines at the beginning of a file, of which the first one that is understood tells what the file is."""
 _PARQUET: Final = b"PAR1"
@@ -403,7 +400,7 @@ def read_rows(path: str | Path, *, adapter: str | None = None) -> Iterator[Recor
     """Yield the sessions in a file as `read_sessions` does, and the rows that are no session instead of an error."""
     name = str(path)
     if _is_one_text(name):
-        yield from _rows(_of_lines(name, _lines(BytesIO(read_text(name).encode()), MAX_BYTES)), adapter)
+        yield from _rows(_of_lines(name, _lines(BytesIO(read_text(name).encode()))), adapter)
     else:
         yield from _rows(recordings([name]), adapter)
 
@@ -420,7 +417,7 @@ def _is_one_text(name: str) -> bool:
 
 def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> Iterator[RecordedSession]:
     """Yield the sessions in the content of a file, in the formats that `read_sessions` accepts."""
-    for found in _rows(_of_lines(name, _lines(BytesIO(text.encode()), MAX_BYTES)), adapter):
+    for found in _rows(_of_lines(name, _lines(BytesIO(text.encode()))), adapter):
         if isinstance(found, Unread):
             raise SessionFileError(name, found.reason, line=found.line)
         yield found
@@ -464,8 +461,9 @@ def read_text(name: str) -> str:
         raise SessionFileError(name, f"{reason_of(error)}; {AS_TEXT}") from error
 
 
-def _lines(file: gzip.GzipFile | BinaryIO, most: int = MAX_LINE) -> Iterator[Line]:
+def _lines(file: gzip.GzipFile | BinaryIO) -> Iterator[Line]:
     """Yield the number and content of each line that is not blank; the content is None if the line is too long."""
+    most = MAX_BYTES
     for number, line in enumerate(iter(lambda: file.readline(most + 1), b""), 1):
         rest = line
         while len(rest) > most and not rest.endswith(b"\n"):
@@ -524,16 +522,26 @@ def _of_kind(kind: LogKind, name: str, lines: Iterable[Line]) -> Iterator[Source
             else:
                 others.append((number, line))
 
-    found = list(kind.sessions(values()))
-    full = [(line, each) for line, each in found if each.get("messages") or each.get("input")]
-    place, empty = len(full), len(found) - len(full)
-    for n, (line, each) in enumerate(full):
-        yield Recording(name, line, n, json.dumps(each).encode(), share=(n + 1) / place)
+    found = deque(kind.sessions(values()))
+    number = len(found)
+    place = empty = 0
+    while found:  # each session is freed when it is passed on, since a file may be one session
+        if (recorded := _recorded(name, place, *found.popleft())) is None:
+            empty += 1
+        else:
+            yield replace(recorded, share=1 - len(found) / number)
+            place += 1
     yield from _one_a_line(name, others, place)
     if not place:
         yield Skipped(name, f"its {kind.name} contain no messages{_REMEDY.get(kind.name, '')}")
     elif empty:
         _LOGGER.warning("%s: no messages in %d of %d sessions of its %s", name, empty, place + empty, kind.name)
+
+
+def _recorded(name: str, place: int, line: int, session: Record) -> Recording | None:
+    """Return a session of a log as a recording; None if it has no messages."""
+    is_empty = not (session.get("messages") or session.get("input"))
+    return None if is_empty else Recording(name, line, place, json.dumps(session).encode())
 
 
 _REMEDY: Final = {"OpenTelemetry spans": "; enable content capture when you record them"}
@@ -561,7 +569,7 @@ def _of_messages(name: str, lines: Iterable[Line]) -> Iterator[Source]:
 def _one_a_line(name: str, lines: Iterable[Line], place: int = 0) -> Iterator[Source]:
     for number, line in lines:
         if line is None:
-            yield Skipped(name, _TOO_LONG, line=number)
+            yield Skipped(name, f"the line is longer than {MAX_BYTES} bytes; write one session per line", line=number)
             continue
         listed = _listed(name, number, place, _value(line)) if line.lstrip().startswith(b"[") else []
         yield from listed or [Recording(name, number, place, line)]
@@ -591,9 +599,11 @@ def _of_many_lines(name: str, lines: Iterable[Line]) -> Iterator[Source]:
             return
         kept.append(line)
     text = b"\n".join(kept)
+    kept.clear()
     value = _value(text)
     kind = kind_of(value, is_rows=False)
     if kind is not None:
+        del value  # it is large, and parsed again
         yield from _of_kind(kind, name, [(begin, text)])
     else:
         yield from _listed(name, begin, 0, value) or [Recording(name, begin, 0, text)]
@@ -623,6 +633,7 @@ def _is_session(value: object) -> bool:
 
 
 Played = TypeVar("Played")
+_FASTER: Final = "check and stabilize, which look at it once and not call by call, take it"
 
 
 def play_session(
@@ -631,11 +642,12 @@ def play_session(
     """Open a recording and call `play` with its session; return the reason as a `Skipped` if either fails."""
     if isinstance(source, Skipped):
         return source
-    if len(source.data) > MAX_LINE:
-        return Skipped(source.path, f"the session is longer than {MAX_LINE >> 20} MiB", line=source.line)
     session = open_session(source, adapter=adapter)
     if isinstance(session, Skipped):
         return session
+    if len(source.data) > MAX_SESSION:
+        reason = f"it is longer than {MAX_SESSION >> 20} MiB; {_FASTER}"
+        return Skipped(source.path, reason, line=source.line, session=session.id)
     try:
         return play(source, session)
     except CtxguardError as error:

@@ -177,13 +177,13 @@ def test_sessions_that_are_gathered_from_one_file_are_done_one_after_the_other(t
 
 @pytest.mark.parametrize("command", ["replay", "bench"])
 def test_a_session_that_is_too_long_to_be_replayed_is_skipped(command, sessions, tmp_path, monkeypatch):
-    monkeypatch.setattr("ctxguard.harness.recordings.MAX_LINE", 10_000)
+    monkeypatch.setattr("ctxguard.harness.recordings.MAX_SESSION", 10_000)
     path = tmp_path / "log.jsonl"
     lines = [{"traceId": "t", "type": "GENERATION", "input": [{"role": "user", "content": "text " * 9_000}]}]
     path.write_text("\n".join([*map(json.dumps, lines), ""]))
     run = cli(command, path, "--budget", 500, "--processes", 1)
     assert (run.returncode, run.stdout) == (2, "")
-    assert f"skipped {path}:1: the session is longer" in run.stderr
+    assert f"skipped {path}:1: session t: it is longer than" in run.stderr
 
 
 INTERRUPT = """

@@ -91,7 +91,8 @@ def test_what_cannot_be_read_is_named_with_its_line_and_the_rest_is_done(tmp_pat
     assert cli("replay", tmp_path, "--budget", 2_000, "--strict").returncode == 1
 
 
-def test_a_line_that_is_too_long_is_read_past(tmp_path):
+def test_a_line_that_is_too_long_is_read_past(tmp_path, monkeypatch):
+    monkeypatch.setattr("ctxguard.harness.recordings.MAX_BYTES", 64 << 20)
     path = tmp_path / "long.jsonl"
     with path.open("wb") as file:
         file.write(lines({"messages": TALK}) + b"\n")
@@ -100,7 +101,7 @@ def test_a_line_that_is_too_long_is_read_past(tmp_path):
         file.write(b"\n" + lines({"messages": TALK}))
     found = list(recordings([str(path)]))
     assert [(type(each) is Recording, each.line) for each in found] == [(True, 1), (False, 2), (True, 3)]
-    assert "longer than 64 MiB" in found[1].reason
+    assert "longer than 67108864 bytes" in found[1].reason
 
 
 @pytest.mark.parametrize("given", ["[]", json.dumps(TALK[:1]), json.dumps({"messages": []}), "", None])
