@@ -53,7 +53,8 @@ class BenchCall:
             Also true if the recording itself begins with another message.
         keeps: Whether the prompt begins like the previous prompt up to the previous prompt's newest tool exchange. None
             if there is no previous prompt.
-        support: Next-action support with context, or None if the next message needs nothing from older history.
+        support: Next-action support with context, or None if the next message needs nothing from older history. It is
+            measured, like `bits` and `newest`, only if the call holds.
         bits: Bits that a compressor needs for the next message; None if the message was not compressed.
         newest: Of the newest tool outputs, the number of characters that were sent, and the number that would have fit.
     """
@@ -248,10 +249,12 @@ class _Run:
         )
         if end not in self.pressed:
             return call
+        call = replace(call, fault=fault_of(chat, course.messages[:end]))
+        if not call.holds:
+            return call
         held = track.recorded.measures(end, read, course.budget - course.overhead, track.count, track.measure)
         return replace(
             call,
-            fault=fault_of(chat, course.messages[:end]),
             support=held.support.with_context if held.support else None,
             bits=held.bits,
             newest=held.newest,

@@ -138,6 +138,12 @@ def test_a_library_that_raises_or_refuses_serves_no_call():
     assert abs(row["refused"] - failed) <= 1
 
 
+def test_what_is_sent_in_vain_is_not_measured():
+    whole = next(peer for peer in contestants(["whole history"])[0] if peer.name == "whole history")
+    ((_, calls),) = play(synthetic_recordings(1, turns=20), [whole], [500])
+    assert {(call.is_over, call.support, call.bits, call.newest) for call in calls} == {(True, None, None, (0, 0))}
+
+
 def test_bills_are_compared_at_the_calls_that_both_send():
     mine = [BenchCall("a", 1, ("p", "s", end), price) for end, price in ((1, 10.0), (2, 20.0), (3, None))]
     other = [BenchCall("b", 1, ("p", "s", 2), 40.0), BenchCall("b", 1, ("p", "s", 3), 5.0)]
