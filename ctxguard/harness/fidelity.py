@@ -15,6 +15,7 @@ from typing import Final, Generic, TypeVar
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.history import exchanges
+from ctxguard.history.pairing import whole_until
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -172,9 +173,16 @@ def end_of_pieces(text: str, pieces: Sequence[str], start: int) -> int | None:
 def _always_present(history: Sequence[Artifact]) -> frozenset[int]:
     """Return the positions that any valid context contains: system, task, last user message, and last tool exchange."""
     positions = {p for p, artifact in enumerate(history) if artifact.kind in (Kind.SYSTEM, Kind.TASK)}
-    positions.update(exchanges(history)[-1].positions)
+    positions.update(_newest_exchange(history))
     last_user = next((p for p in range(len(history) - 1, -1, -1) if history[p].kind is Kind.USER), None)
     return frozenset(positions if last_user is None else positions | {last_user})
+
+
+def _newest_exchange(history: Sequence[Artifact]) -> Iterator[int]:
+    """Yield the positions of the last exchange. What is before it is paired only if it is not well-formed."""
+    last = max((n for n, artifact in enumerate(history) if artifact.kind is not Kind.TOOL), default=0)
+    begin = whole_until(history, end=last) or 0
+    return (begin + position for position in exchanges(history[begin:])[-1].positions)
 
 
 def _words_near(text: str, string: str) -> tuple[frozenset[str], ...]:

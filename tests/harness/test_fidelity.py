@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from ctxguard import Artifact
 from ctxguard.artifacts import ToolCall
+from ctxguard.harness import fidelity
 from ctxguard.harness.fidelity import Fidelity, Support, distinctive_strings
+from ctxguard.history import exchanges
 
 LOG = "Traceback in module loader while reading settings from src/app/config_loader.py at line 4711 of the file"
 
@@ -90,3 +92,27 @@ def test_more_context_never_holds_less(texts, data):
     part, whole = measure(told, kept, following), measure(told, told, following)
     assert part.held <= whole.held == whole.needed
     assert part.held_in_context <= whole.held_in_context
+
+
+CALLS = st.lists(st.sampled_from(["a", "b", ""]), max_size=2)
+ANY = st.one_of(
+    st.sampled_from(["user", "system", "assistant"]).map(lambda kind: Artifact(kind, "text")),
+    CALLS.map(lambda ids: Artifact("assistant", "text", calls=tuple(ToolCall("read", "{}", one) for one in ids))),
+    st.sampled_from(["a", "b", None]).map(lambda one: Artifact("tool", "text", answers=one)),
+)
+
+
+@given(st.lists(ANY, min_size=1, max_size=12))
+def test_the_newest_exchange_is_that_of_a_pairing_of_the_whole_history(history):
+    assert tuple(fidelity._newest_exchange(history)) == exchanges(history)[-1].positions
+
+
+def test_what_a_message_needs_is_found_without_pairing_the_whole_history(monkeypatch):
+    paired = []
+    monkeypatch.setattr(fidelity, "exchanges", lambda given: paired.append(len(given)) or exchanges(given))
+    history = []
+    for n in range(50):
+        calls = (ToolCall("read", "{}", f"c{n}"),)
+        history += [Artifact("assistant", "", calls=calls), Artifact("tool", f"file_{n}.py", answers=f"c{n}")]
+    [need] = Fidelity().needs(history, Artifact("assistant", "Open file_7.py."))
+    assert (need.string, paired) == ("file_7.py", [2])
