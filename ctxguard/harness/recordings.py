@@ -633,7 +633,6 @@ def _is_session(value: object) -> bool:
 
 
 Played = TypeVar("Played")
-_FASTER: Final = "check and stabilize, which look at it once and not call by call, take it"
 
 
 def play_session(
@@ -646,7 +645,7 @@ def play_session(
     if isinstance(session, Skipped):
         return session
     if len(source.data) > MAX_SESSION:
-        reason = f"it is longer than {MAX_SESSION >> 20} MiB; {_FASTER}"
+        reason = f"it is longer than {MAX_SESSION >> 20} MiB, too long to be played; check and stabilize read it"
         return Skipped(source.path, reason, line=source.line, session=session.id)
     try:
         return play(source, session)
