@@ -21,8 +21,8 @@ from typing import Final, Literal, TypedDict
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft, LeftOut
 from ctxguard.errors import ConfigError
-from ctxguard.history import RECALLED, TRAIL, ExchangeSpan, History, record_title
-from ctxguard.history.conversation import TASK_SHARE
+from ctxguard.history import RECALLED, TRAIL, ExchangeSpan, record_title
+from ctxguard.history.conversation import TASK_SHARE, Fold
 from ctxguard.settings import one_of
 from ctxguard.stages.short_views import holds_observation, may_leave, water_level
 from ctxguard.stages.trail import LEAST_NOTE, Note, read_note, said_sentences
@@ -201,7 +201,7 @@ class State:
         return chain(self.kept, range(self.judged, self.seen))
 
 
-class Fold:
+class WindowFold(Fold[State]):
     """Folds the exchanges of one conversation into the state of its window.
 
     Args:
@@ -211,14 +211,13 @@ class Fold:
     Attributes:
         draft: That draft.
         settings: Those settings.
-        history: The exchanges of the conversation, to which artifacts are appended as they arrive.
         task: The exchange with the user message that is kept as the task; None if there is none yet.
     """
 
     def __init__(self, draft: Draft, settings: WindowSettings) -> None:
+        super().__init__(draft.counter.artifact, draft.memory, State(fixed=draft.overhead), has_notices=True)
         self.draft = draft
         self.settings = settings
-        self.history = History(draft.counter.artifact, memory=draft.memory, has_notices=True)
         self.task: int | None = None
         self._observed: dict[int, bool] = {}
         self._said: dict[int, int] = {}
@@ -279,9 +278,9 @@ class Fold:
         tokens = sum(history.costs[p] for p in history.authority[state.authority : counted])
         return replace(state, authority=counted, fixed=state.fixed + tokens)
 
-    def step(self, state: State) -> State:
+    def step(self, state: State, number: int) -> State:
         """Return the state after one more exchange. If the context then exceeds the budget, it is cut."""
-        number, history = state.seen, self.history
+        history = self.history
         span = history.spans[number]
         state = self._with_seen(self._calibrated(self.with_authority(state, span.start), span), number)
         # The task is set only when it arrives: decisions at an exchange depend only on earlier exchanges.
