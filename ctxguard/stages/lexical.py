@@ -196,7 +196,7 @@ def _terms(text: str) -> Iterator[str]:
 
 @lru_cache(1 << 16)
 def _stem(word: str) -> str:
-    return _ENDINGS.sub("", word)
+    return _ENDINGS.sub("", word) if word[-1] in "sgdye" else word
 
 
 def passages_of(text: str, size: int) -> list[str]:
