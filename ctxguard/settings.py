@@ -190,6 +190,27 @@ def whole_number(value: object, setting: str, *, unit: str = "", least: int = 0)
     return value
 
 
+def valid_share(value: object, setting: str, *, zero: bool = False, one: bool = True) -> float:
+    """Return `value` if it is a share: a number between 0 and 1.
+
+    Args:
+        value: The value to check.
+        setting: Name of the setting, for the error message.
+        zero: Whether 0 is valid.
+        one: Whether 1 is valid.
+
+    Raises:
+        ConfigError: If the value is not a number, or out of range.
+    """
+    limits = f"{'at least' if zero else 'above'} 0 and {'at most' if one else 'below'} 1"
+    error = ConfigError(f"{setting} is a share {limits}, not {_quote(value)}", setting=setting)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise error
+    if not (0 < value < 1 or (zero and value == 0) or (one and value == 1)):
+        raise error
+    return value
+
+
 def seconds(value: object, setting: str) -> None:
     """Raise `ConfigError` unless `value` is None or a number of seconds above 0."""
     if value is None:
