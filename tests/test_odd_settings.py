@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxguard import Stabilizer
+from ctxguard import Stabilizer, guard, load_context_config
+from ctxguard.content import context_result, get_truncation_config, read_file, read_file_as_string
 from ctxguard.errors import CtxguardError
 from ctxguard.pii import STANDARD
 from ctxguard.stores import MemoryStore
@@ -76,3 +77,25 @@ def test_an_odd_setting_is_taken_or_refused_in_one_line(name, kind, setting, nee
             kind(**{**needed, setting: value})
         except CtxguardError as error:
             assert "\n" not in str(error), f"{name}({setting}={value!r})"
+
+
+CALLS = {
+    "policy": lambda value: guard([{"role": "user", "content": "Hi"}], budget=1_000, policy=value),
+    "config": lambda value: read_file(__file__, value),
+    "config of a string": lambda value: read_file_as_string(__file__, value),
+    "config of a preset": lambda value: get_truncation_config(config=value),
+    "config of a result": lambda value: context_result("default", config=value),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("value", ["x", "\0", -1, 1.5, [], {"a": 1}, object()], ids=type)
+def test_a_function_refuses_an_odd_setting_by_name(call, value):
+    with pytest.raises(CtxguardError, match=call.partition(" ")[0]):
+        CALLS[call](value)
+
+
+@pytest.mark.parametrize("path", ["x", "\0"])
+def test_the_path_of_no_file_is_refused(path):
+    with pytest.raises(CtxguardError, match="name a YAML file"):
+        load_context_config(path)
