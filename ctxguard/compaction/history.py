@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel
@@ -243,7 +243,9 @@ class _Compacting:
     def _compact(self, draft: Draft) -> Generator[Ask, object, Draft]:
         plan, summaries = self._plan, self._shared.summaries
         keys = plan.keys(summaries.instructions)
-        mask = draft.mask if draft.masking.masks else self._shared.masker.session().text
+        # As it was known at the cut, so that the summary is the same whenever it is written.
+        at_cut = partial(draft.mask, at=plan.cut_at)
+        mask = at_cut if draft.masking.masks else self._shared.masker.session().text
         if draft.dry:
             known = None
             with suppress(SummarizerError):  # a dry run may not be allowed to access the store
