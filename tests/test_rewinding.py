@@ -125,7 +125,7 @@ def chain_of(name, budget):
         return Stabilizer.from_policy(name, budget=budget, counter=counter, masker=masker, **more)
     compactor = HistoryCompactor(
         CompactionConfig(max_tokens=budget // 2, target_tokens=budget // 4),
-        summarizer=lambda text: f"In short: {text[-200:]}",
+        summarizer=lambda text: "Eva Berger wrote to bob@example.net.",
         counter=counter,
     )
     return Stabilizer(budget, stages=[MaskPII(masker=masker), compactor], counter=counter)

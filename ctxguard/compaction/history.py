@@ -277,11 +277,11 @@ class _Compacting:
 
     def _message(self, draft: Draft, summary: str | None, key: str, mask: Callable[[str], str]) -> Artifact:
         """Return the message with the summary. If the summary is the same as before, so is the object."""
-        made_from = (key, summary, draft.masking.masks)
+        made_from = (key, summary, self._plan.state.allowance)
         known, message = self._shown
         if message is None or known != made_from:
             message = replace(self._write(draft, summary, mask), id=f"summary {key}")
-            self._shown = (made_from, message)
+            draft.memory.set(self, "_shown", (made_from, message))
         return message
 
     def _write(self, draft: Draft, summary: str | None, mask: Callable[[str], str]) -> Artifact:
