@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel
@@ -241,7 +241,9 @@ class _Compacting:
     def _compact(self, draft: Draft) -> Generator[Ask, object, Draft]:
         plan, summaries = self._plan, self._shared.summaries
         keys = plan.keys(summaries.instructions)
-        mask = draft.mask if draft.masking.masks else self._shared.masker.session().text
+        # As it was known at the cut, so that the summary is the same whenever it is written.
+        at_cut = partial(draft.mask, at=plan.cut_at)
+        mask = at_cut if draft.masking.masks else self._shared.masker.session().text
         if draft.dry:
             known = None
             with suppress(SummarizerError):  # a dry run may not be allowed to access the store
@@ -273,11 +275,11 @@ class _Compacting:
 
     def _message(self, draft: Draft, summary: str | None, key: str, mask: Callable[[str], str]) -> Artifact:
         """Return the message with the summary. If the summary is the same as before, so is the object."""
-        made_from = (key, summary, draft.masking.masks)
+        made_from = (key, summary, self._plan.state.allowance)
         known, message = self._shown
         if message is None or known != made_from:
             message = replace(self._write(draft, summary, mask), id=f"summary {key}")
-            self._shown = (made_from, message)
+            draft.memory.set(self, "_shown", (made_from, message))
         return message
 
     def _write(self, draft: Draft, summary: str | None, mask: Callable[[str], str]) -> Artifact:

@@ -46,11 +46,13 @@ class _Compaction:
             summarized.
         keeps_opener: Whether the user message that opened the turn stays despite `gives_up`, because it is the last
             user message.
+        arrived: Index of the exchange whose arrival causes the compaction.
     """
 
     begin: int = 0
     gives_up: int = 0
     keeps_opener: bool = False
+    arrived: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +146,8 @@ class CompactionPlan(Fold[_State]):
 
     def _cut_at(self, begin: int, gives_up: int, number: int) -> _Compaction:
         """Return the compaction with `begin` as the first exchange that stays. `number` is the last exchange so far."""
-        opener = self.history.opener(begin)
-        return _Compaction(begin, gives_up, self._keeps_latest and opener == self.history.last_asked(number + 1))
+        keeps_opener = self._keeps_latest and self.history.opener(begin) == self.history.last_asked(number + 1)
+        return _Compaction(begin, gives_up, keeps_opener, number)
 
     def _total(self, state: _State) -> int:
         return self._staying(state, state.cut, state.tokens) + state.allowance
@@ -212,6 +214,11 @@ class CompactionPlan(Fold[_State]):
         numbers = {n for n in kept if n is not None and n < earlier.begin}
         numbers.update(range(earlier.begin, cut.begin))
         return sorted(n for n in numbers if not self._stays(n, cut.gives_up) and n != anchor)
+
+    @property
+    def cut_at(self) -> Artifact:
+        """The artifact whose arrival caused the last compaction."""
+        return self.history.artifacts[self.history.start(self.state.cut.arrived)]
 
     def pieces(self, mask: Callable[[str], str], *, since: int = 0) -> list[str]:
         """Return a masked transcript of each exchange removed by the cuts after the first `since` ones."""

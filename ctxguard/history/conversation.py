@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.history.memory import Memory
@@ -132,7 +132,7 @@ class History:
         # nothing evicts these, so they belong to no exchange
         if kind in AUTHORITY and not (self._has_notices and kind is Kind.SYSTEM and self.spans):
             self.authority.append(position)
-            self._undo(self._take_back, self.authority)
+            self.undo(self._take_back, self.authority)
         elif kind is Kind.TOOL and last and last.end == position and self.artifacts[last.start].calls:
             before = replace(last)
             last.end += 1
@@ -141,11 +141,12 @@ class History:
             if is_pin:
                 last.is_pinned = True
                 self.pinned.append(len(self.spans) - 1)
-            self._undo(self._take_back_result, before, *([self.pinned] if is_pin else ()))
+            self.undo(self._take_back_result, before, *([self.pinned] if is_pin else ()))
         else:
             self._begin(position, artifact, tokens)
 
-    def _undo(self, function: Callable[..., None], *arguments: object) -> None:
+    def undo(self, function: Callable[..., None], *arguments: object) -> None:
+        """Note the call that takes back a change, for when the latest artifact is taken back (see `Memory.undo`)."""
         if self._memory is not None:
             self._memory.undo(function, *arguments)
 
@@ -183,7 +184,7 @@ class History:
         ]
         for numbers in grown:
             numbers.append(number)
-        self._undo(self._take_back_exchange, *grown)
+        self.undo(self._take_back_exchange, *grown)
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -201,7 +202,7 @@ class History:
         return tuple(self.artifacts[span.start : span.end])
 
     def last(self, number: int) -> Artifact:
-        """Return the last artifact of an exchange. As long as it is the same object, so is all before it."""
+        """Return the last artifact of an exchange. It is another object once the exchange has grown."""
         return self.artifacts[self.spans[number].end - 1]
 
     def opener(self, number: int) -> int | None:
@@ -355,8 +356,8 @@ class Fold(Generic[State]):
         end = self.history.last(number)
         # What the previous call worked out about the last exchange is valid unless that exchange has grown.
         if self._last is None or self._last[0] is not before or self._last[1] is not end:
-            self._last = before, end, self.step(before, number)
-        return self._last[2]
+            self._memory.set(self, "_last", (before, end, self.step(before, number)))
+        return cast("tuple[State, Artifact, State]", self._last)[2]
 
 
 _MOST: Final = 4_096

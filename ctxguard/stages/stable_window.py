@@ -28,7 +28,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack, cast
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Action, Ask, Draft, StageResult
@@ -107,7 +107,7 @@ class _Window:
     """The window of one conversation, for `StableWindow`.
 
     The last exchange may still grow, so each call processes it again. What was written for an earlier call is used
-    again where it was written for the same artifacts.
+    again, unless an artifact before it was taken back since: the same message may follow other ones.
     """
 
     def __init__(self, stage: StableWindow, draft: Draft) -> None:
@@ -118,7 +118,7 @@ class _Window:
         self._branch: list[tuple[State, State]] = []
         self._handles: dict[str, str] = {}
         self._stored: set[str] = set()
-        self._shown: dict[int, tuple[Shortening, Artifact, Artifact, Artifact]] = {}
+        self._shown: dict[int, tuple[tuple[Shortening, bool], Artifact, Artifact, Artifact]] = {}
         self._note: tuple[object, Artifact, tuple[Artifact | None, Note]] | None = None
         self._facts: dict[int, Facts | None] = {}
 
@@ -214,7 +214,8 @@ class _Window:
             return whole
         number = form.at if state.cut_at is None else max(form.at, state.cut_at)
         known = self._shown.get(position)
-        key, span = replace(form, at=number), self._history.spans[number]
+        key = replace(form, at=number), self._fold.is_open(position)
+        span = self._history.spans[number]
         at = self._history.artifacts[span.start]
         if known is None or known[0] != key or known[1] is not whole or known[2] is not at:
             handle = None if self._stage.store is None else self._handle
@@ -222,12 +223,13 @@ class _Window:
                 *(whole, form.limit, self._fold.draft),
                 at=at,
                 handle=handle,
-                is_open=self._fold.is_open(position),
+                is_open=key[1],
                 keeps_media=form.keeps_media,
                 is_speech=form.is_speech,
                 is_unread=span.start <= position < span.end,
             )
-            known = self._shown[position] = key, whole, at, view
+            known = key, whole, at, view
+            self._fold.draft.memory.put(self._shown, position, known)
         return known[3]
 
     def _handle(self, text: str) -> str:
@@ -248,7 +250,8 @@ class _Window:
         artifacts = [
             self._artifact(state, p) if p in state.forms or p in state.masked else history[p] for p in positions
         ]
-        self._shown = {p: known for p, known in self._shown.items() if p in state.forms}
+        for position in self._shown.keys() - state.forms:
+            del self._shown[position]
         reasons = {id(draft.artifacts[p]): _MASKED for p in state.masked}
         reasons |= {id(draft.artifacts[p]): form.reason for p, form in state.forms.items()}
         actions: dict[int, Action] = {id(draft.artifacts[p]): "masked" for p in state.masked if p not in state.forms}
@@ -277,8 +280,8 @@ class _Window:
         """Return the message with the trail, and what it says; None if nothing was evicted or no tokens are left."""
         key, last = (state.cuts[-1:], state.kept, state.noted), self._history.last(max(0, state.judged - 1))
         if self._note is None or self._note[0] != key or self._note[1] is not last:
-            self._note = key, last, self._write_note(state, draft, sent)
-        return self._note[2]
+            draft.memory.set(self, "_note", (key, last, self._write_note(state, draft, sent)))
+        return cast("tuple[object, Artifact, tuple[Artifact | None, Note]]", self._note)[2]
 
     def _write_note(self, state: State, draft: Draft, sent: dict[int, Artifact]) -> tuple[Artifact | None, Note]:
         if state.cut_at is None:

@@ -252,9 +252,10 @@ class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
             return None
         phase, done = reached[-1], (*named, *reached)
         point = over[phase] + 1
-        state = state_of(history.artifacts[: history.spans[point - 1].end])
+        before = history.artifacts[: history.spans[point - 1].end]
+        state = state_of(before)
         checkpoint = Checkpoint(phase, _NO_TIME, state, done, _summary(state, done))
-        text, records = past.draft.mask(self._text(checkpoint)), past.memory(dict)
+        text, records = past.draft.mask(self._text(checkpoint), at=before[-1]), past.memory(dict)
         # The same object in every call, so that later stages can reuse what they computed for it.
         if text not in records:
             records.clear()
