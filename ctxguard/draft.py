@@ -152,6 +152,8 @@ class Masking:
 
     Attributes:
         masks: The functions with which the stages mask texts, in order.
+        masks_at: The same functions, as they were when a given artifact had arrived. So what a stage writes depends on
+            the history up to there, and not on when it was written.
         remasks: Functions that mask a text again at a cut. They hide the names that were known when a given artifact
             arrived.
         detectors: The detectors of the stages.
@@ -159,6 +161,7 @@ class Masking:
     """
 
     masks: tuple[Callable[[str], str], ...] = ()
+    masks_at: tuple[Callable[[str, Artifact], str], ...] = ()
     remasks: tuple[Callable[[str, Artifact], str], ...] = ()
     detectors: tuple[Detector, ...] = ()
     message_detectors: tuple[Detector, ...] = ()
@@ -265,13 +268,15 @@ class Draft:
 
         Args:
             text: The text to mask.
-            at: The artifact of the history whose arrival made the stage write the text. Names that were known when it
-                arrived are masked as well. None if the text only repeats text that is already masked.
+            at: The artifact of the history whose arrival made the stage write the text. Values and names that were
+                known when it arrived are masked as then. None if the text is the same whenever it is written.
         """
-        # names first: that depends on the history alone, and the other masks then usually find nothing
-        text = text if at is None else self._mask_known_names(text, at)
-        for mask in self.masking.masks:
-            text = mask(text)
+        if at is None:
+            for mask in self.masking.masks:
+                text = mask(text)
+        else:
+            for mask_at in self.masking.masks_at:
+                text = mask_at(text, at)
         return text
 
     def written(self, title: str, body: str, *, at: Artifact) -> Artifact:

@@ -1,4 +1,4 @@
-"""Histories whose end is replaced: the memory between calls returns to where they part, and changes no result."""
+"""Histories that do not simply grow: the memory between calls returns to where they part, and changes no result."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxguard import Artifact, BudgetExceededError, Stabilizer, ToolCall
+from ctxguard.compaction import HistoryCompactor
+from ctxguard.config import CompactionConfig
 from ctxguard.pii import PEOPLE, STANDARD, Masker
-from ctxguard.stages.fold import Fold
+from ctxguard.stages import MaskPII
+from ctxguard.stages.fold import WindowFold
 from ctxguard.testing import broken_histories, histories
 
 PEOPLE_SAY = (
@@ -71,6 +74,81 @@ def test_a_replaced_end_never_changes_a_result(chain, calls, budget):
         assert got.report.to_dict() == expected.report.to_dict()
 
 
+OUTPUTS = (
+    "done",
+    "\n".join(f"row {n} of Eva Berger" for n in range(80)),
+    '{"mail": "bob@example.net", "rows": [1, 2]}',
+)
+
+
+@st.composite
+def edited(draw):
+    """Histories that follow each other: messages are left out, put in, exchanged, or moved to the end.
+
+    Those that stay are the same objects, as in a program that keeps a list of messages.
+    """
+
+    def group(number):
+        if draw(st.booleans()):
+            return [Artifact(draw(st.sampled_from(["user", "assistant", "system"])), draw(st.sampled_from(PEOPLE_SAY)))]
+        ids = [f"call_{number}_{n}" for n in range(draw(st.integers(1, 3)))]
+        asked = Artifact(
+            "assistant", "", calls=tuple(ToolCall("run", f'{{"n": "{PEOPLE_SAY[2]}"}}', id=i) for i in ids)
+        )
+        return [asked, *(Artifact("tool", draw(st.sampled_from(OUTPUTS)), answers=i) for i in ids)]
+
+    groups = [group(number) for number in range(draw(st.integers(4, 12)))]
+    now = [Artifact("user", "Write to everybody."), *(artifact for each in groups for artifact in each)]
+    all_of_them = [now[: draw(st.integers(1, len(now)))], list(now)]
+    for _ in range(draw(st.integers(1, 5))):
+        at = draw(st.integers(0, len(now) - 2))
+        match draw(st.sampled_from(["drop", "drop", "insert", "exchange", "move", "add"])):
+            case "drop":
+                del now[at]
+            case "insert":
+                now.insert(at, Artifact("user", draw(st.sampled_from(PEOPLE_SAY))))
+            case "exchange":
+                now[at], now[at + 1] = now[at + 1], now[at]
+            case "move":
+                now.append(now.pop(at))
+            case "add":
+                now += group("new")
+        now = now if len(now) > 1 else [*now, Artifact("user", "Go on.")]
+        all_of_them.append(list(now))
+    return all_of_them
+
+
+def chain_of(name, budget):
+    counter, masker = "estimate", Masker((STANDARD, PEOPLE), strategy="pseudonymize")
+    if name != "compactor":
+        more = {"target": 0.5} if name == "recall" else {}
+        return Stabilizer.from_policy(name, budget=budget, counter=counter, masker=masker, **more)
+    compactor = HistoryCompactor(
+        CompactionConfig(max_tokens=budget // 2, target_tokens=budget // 4),
+        summarizer=lambda text: "Eva Berger wrote to bob@example.net.",
+        counter=counter,
+    )
+    return Stabilizer(budget, stages=[MaskPII(masker=masker), compactor], counter=counter)
+
+
+def outcome(stabilizer, history):
+    try:
+        result = stabilizer.stabilize(history)
+    except BudgetExceededError as error:
+        return str(error)
+    return result.artifacts, result.report.to_dict()
+
+
+@pytest.mark.parametrize("name", ["default", "recall", "compactor"])
+@given(calls=edited(), budget=st.sampled_from([150, 300, 600, 1_500]))
+def test_an_edit_anywhere_leads_to_what_a_new_stabilizer_does(name, calls, budget):
+    remembering = chain_of(name, budget)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ctxguard.session._REPLACED", 0)
+        for history in calls:
+            assert outcome(remembering, history) == outcome(chain_of(name, budget), copy.deepcopy(history))
+
+
 def conversation(turns):
     artifacts = [Artifact("system", "Answer from the passages.")]
     for n in range(turns):
@@ -90,8 +168,8 @@ def with_passages(history):
 
 def test_passages_in_the_request_alone_do_not_repeat_earlier_cuts(monkeypatch):
     cuts = []
-    cut = Fold.cut
-    monkeypatch.setattr(Fold, "cut", lambda self, state, number: cuts.append(number) or cut(self, state, number))
+    cut = WindowFold.cut
+    monkeypatch.setattr(WindowFold, "cut", lambda self, state, number: cuts.append(number) or cut(self, state, number))
     stabilizer = Stabilizer(1_500, counter="estimate")
     history = conversation(60)
     asked = [position for position, artifact in enumerate(history) if artifact.kind == "user"]
@@ -105,8 +183,8 @@ def test_passages_in_the_request_alone_do_not_repeat_earlier_cuts(monkeypatch):
 
 def test_a_conversation_keeps_its_memory_while_another_with_the_same_beginning_goes_on(monkeypatch):
     cuts = []
-    cut = Fold.cut
-    monkeypatch.setattr(Fold, "cut", lambda self, state, number: cuts.append(number) or cut(self, state, number))
+    cut = WindowFold.cut
+    monkeypatch.setattr(WindowFold, "cut", lambda self, state, number: cuts.append(number) or cut(self, state, number))
     stabilizer = Stabilizer(1_500, counter="estimate")
     beginning, history = conversation(20), conversation(40)
     others = [*beginning, *(Artifact("user", f"What about parcel {n}? {'It matters. ' * 20}") for n in range(30))]

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel
@@ -25,7 +25,7 @@ from ctxguard.draft import Ask, Draft, StageResult
 from ctxguard.errors import ConfigError, SummarizerError
 from ctxguard.history import SUMMARY, write_record
 from ctxguard.history.records import leading_records
-from ctxguard.settings import OfOneProcess, adapter_of, instance, opened
+from ctxguard.settings import OfOneProcess, adapter_of, instance, opened, whole_number
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.artifact_counter import MESSAGE_TOKENS
@@ -139,8 +139,6 @@ class HistoryCompactor(OfOneProcess):
     ) -> None:
         from ctxguard.stores import MemoryStore
 
-        if max_input < 1 or max_failures < 1:
-            raise ConfigError("max_input and max_failures must be 1 or more", setting="max_input")
         chosen = load_context_config().compaction if config is None else config
         self.config = instance(chosen, CompactionConfig, "config")
         self.keep_recent = keep_recent
@@ -149,8 +147,8 @@ class HistoryCompactor(OfOneProcess):
             MemoryStore(max_bytes=64_000_000) if store is None else opened(store),
             instructions,
             timeout,
-            max_input,
-            Breaker(max_failures),
+            whole_number(max_input, "max_input", unit="tokens", least=1),
+            Breaker(whole_number(max_failures, "max_failures", unit="failures", least=1)),
         )
         self._shared = _Shared(self.summaries, rules, on_compaction)
         self._counter = ArtifactCounter(find_counter(counter))
@@ -243,7 +241,9 @@ class _Compacting:
     def _compact(self, draft: Draft) -> Generator[Ask, object, Draft]:
         plan, summaries = self._plan, self._shared.summaries
         keys = plan.keys(summaries.instructions)
-        mask = draft.mask if draft.masking.masks else self._shared.masker.session().text
+        # As it was known at the cut, so that the summary is the same whenever it is written.
+        at_cut = partial(draft.mask, at=plan.cut_at)
+        mask = at_cut if draft.masking.masks else self._shared.masker.session().text
         if draft.dry:
             known = None
             with suppress(SummarizerError):  # a dry run may not be allowed to access the store
@@ -275,11 +275,11 @@ class _Compacting:
 
     def _message(self, draft: Draft, summary: str | None, key: str, mask: Callable[[str], str]) -> Artifact:
         """Return the message with the summary. If the summary is the same as before, so is the object."""
-        made_from = (key, summary, draft.masking.masks)
+        made_from = (key, summary, self._plan.state.allowance)
         known, message = self._shown
         if message is None or known != made_from:
             message = replace(self._write(draft, summary, mask), id=f"summary {key}")
-            self._shown = (made_from, message)
+            draft.memory.set(self, "_shown", (made_from, message))
         return message
 
     def _write(self, draft: Draft, summary: str | None, mask: Callable[[str], str]) -> Artifact:

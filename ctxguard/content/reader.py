@@ -11,7 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from ctxguard.config import ContextConfig, load_context_config
+from ctxguard.config import ContextConfig
+from ctxguard.config.loading import chosen_config
 from ctxguard.content.documents import DEFAULT_CACHE, convert, read_sheets
 from ctxguard.content.images import BinaryContent, fit_image
 from ctxguard.content.opening import (
@@ -114,7 +115,7 @@ def read_file(
             unknown, or the configuration cannot be read.
     """
     _validate(path, lines, rows, max_tokens)
-    settings = config or load_context_config()
+    settings = chosen_config(config)
     requested = max_tokens or settings.max_tokens_per_file
     request = _Request(
         settings,

@@ -78,6 +78,11 @@ class Memory:
             self._marks.append(len(self._undo))
             yield artifact
 
+    @property
+    def taken(self) -> int:
+        """Number of artifacts that were taken so far, with the one that is being taken."""
+        return len(self._marks)
+
     def rewind(self, count: int) -> None:
         """Take back everything that was changed since the first `count` artifacts were taken."""
         if count < len(self._marks):

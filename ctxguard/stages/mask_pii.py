@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast
@@ -11,6 +11,7 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, Draft, Masking, StageResult
 from ctxguard.errors import ConfigError
 from ctxguard.history import MESSAGES, Memory
+from ctxguard.history.memory import first_difference
 from ctxguard.settings import instance
 from ctxguard.stages.arrival import ChangedOnce
 
@@ -123,10 +124,12 @@ class _Masking:
 
     def __init__(self, masker: Masker, memory: Memory) -> None:
         self._masker = masker
+        self._memory = memory
         self._vault = None if masker.is_stateless else masker.vault
         self._erasures = 0 if self._vault is None else self._vault.erasures()
         session = self._session = masker.session(memory)
-        self._known = None if masker.echoing is None else _Known(session, memory)
+        self._learning = None if masker.echoing is None else _Learning(session, memory)
+        self._known: dict[int, tuple[int, int]] = {}
         self._artifacts = ChangedOnce(self._mask_artifact, action="masked", reason=_REASON)
         self._mask = masker.mask if masker.is_stateless else session.drafted
 
@@ -137,61 +140,71 @@ class _Masking:
 
     def masked(self, draft: Draft) -> Draft:
         """Return the draft with all texts masked."""
-        if self._known is not None:
-            self._known.begin(draft.history)
-        return self._artifacts.revised(_record_masking(draft, self._masker, self._mask, self._known))
+        before, learns = draft.masking, self._learning is not None
+        if self._learning is not None:
+            self._learning.begin(draft.history)
+        masking = Masking(
+            masks=(*before.masks, self._mask),
+            masks_at=(*before.masks_at, self._mask_at),
+            remasks=(*before.remasks, self._mask_again) if learns else before.remasks,
+            detectors=(*before.detectors, *self._masker.detectors),
+            message_detectors=before.message_detectors,
+        )
+        return self._artifacts.revised(replace(draft, masking=masking))
 
     def _mask_artifact(self, artifact: Artifact) -> Artifact:
-        if self._known is not None:
-            self._known.take(artifact)
-        return _mask_artifact(artifact, self._session)
+        if self._learning is not None:
+            self._learning.take(artifact)
+        masked = _mask_artifact(artifact, self._session)
+        if not self._masker.is_stateless:
+            self._memory.put(self._known, id(artifact.root), self._session.known)
+        return masked
+
+    def _mask_at(self, text: str, at: Artifact) -> str:
+        """Return a text masked with the values and names that were known when the artifact `at` had arrived."""
+        known = self._known.get(id(at.root))
+        return self._mask(text) if known is None else self._session.again(text, known)
+
+    def _mask_again(self, text: str, at: Artifact) -> str:
+        """Return a masked text in which all names are masked that were known when the artifact `at` had arrived."""
+        known = self._known.get(id(at.root), (0, 0))
+        return self._session.again(text, known) if known[0] else text
 
 
-class _Known:
-    """The names that rules have learned from a history, and how many were known when each artifact arrived."""
+class _Learning:
+    """Learns the names that a history introduces, up to the artifact that is masked."""
 
     def __init__(self, session: MaskSession, memory: Memory) -> None:
         self._history: Sequence[Artifact] = ()
         self._ahead: dict[int, int] | None = None
         self._session = session
         self._memory = memory
-        self._places: dict[int, int] = {}
-        self._counts: list[tuple[int, int]] = []
+        self._learned: list[Artifact] = []
+        self._takers: list[int] = []
 
     def begin(self, history: Sequence[Artifact]) -> None:
-        """Begin a call with this history."""
+        """Begin a call with this history.
+
+        If it differs only in artifacts that earlier stages dropped, the texts masked after these are masked again.
+        """
         self._history, self._ahead = history, None
+        same = first_difference(self._learned, history)
+        if same < len(self._learned):
+            self._memory.rewind(self._takers[same])
 
     def take(self, artifact: Artifact) -> None:
         """Learn the names in the history up to an artifact, also those in artifacts that earlier stages dropped.
 
         An artifact that is not in the history, as another stage has added it, introduces no name.
         """
-        history, begin = self._history, len(self._counts)
+        history, begin = self._history, len(self._learned)
         if self._ahead is None:
             self._ahead = {id(history[place].root): place for place in range(begin, len(history))}
         for place in range(begin, self._ahead.get(id(artifact.root), -1) + 1):
             for _, text in history[place].texts():
                 self._session.learn(text)
-            self._memory.put(self._places, id(history[place].root), place)
-            self._memory.append(self._counts, self._session.known)
-
-    def mask_again(self, text: str, at: Artifact) -> str:
-        """Return a masked text in which all names are masked that were known when the artifact `at` arrived."""
-        place = self._places.get(id(at.root), -1)
-        known = self._counts[place] if 0 <= place < len(self._counts) else (0, 0)
-        return self._session.again(text, known) if known[0] else text
-
-
-def _record_masking(draft: Draft, masker: Masker, mask: Callable[[str], str], known: _Known | None) -> Draft:
-    before = draft.masking
-    masking = Masking(
-        masks=(*before.masks, mask),
-        remasks=before.remasks if known is None else (*before.remasks, known.mask_again),
-        detectors=(*before.detectors, *masker.detectors),
-        message_detectors=before.message_detectors,
-    )
-    return replace(draft, masking=masking)
+            self._memory.append(self._learned, history[place])
+            self._memory.append(self._takers, self._memory.taken - 1)
 
 
 def _require_masker(masker: object) -> Masker:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, Change, Draft, LeftOut, StageResult
-from ctxguard.errors import ConfigError, CtxguardError, SummarizerError
+from ctxguard.errors import CtxguardError, SummarizerError
 from ctxguard.history import RECALLED, TRAIL, History, is_asked, record_title, write_record
 from ctxguard.history.records import leading_records
+from ctxguard.settings import valid_share
 from ctxguard.stages.bound_tool_output import bound_text
 from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
 from ctxguard.stages.fold import State
@@ -113,12 +114,8 @@ class RecallRelevant:
     ) -> None:
         if share is None:
             share = 0.5 if embed is None else 0.7
-        if not 0 < share < 1:
-            raise ConfigError(f"share is a share of the budget above 0 and below 1, not {share}", setting="share")
-        if not 0 <= threshold <= 1:
-            raise ConfigError(f"threshold is a share from 0 to 1, not {threshold}", setting="threshold")
-        self.share = share
-        self.threshold = threshold
+        self.share = valid_share(share, "share", one=False)
+        self.threshold = valid_share(threshold, "threshold", zero=True)
         self.embedding = None if embed is None else Embedding(embed, store)
 
     def __call__(self, draft: Draft, /) -> StageResult:
@@ -145,7 +142,6 @@ class RecallGate:
     def __init__(self, history: History, stage: RecallRelevant, draft: Draft) -> None:
         self._history, self._stage, self._draft = history, stage, draft
         self._index: LexicalIndex | None = None
-        self._lasts: list[Artifact] = []
 
     def find(self, question: int, state: State, available: int, *, always: bool = False) -> LeftOut | None:
         """Return the scores of earlier exchanges and the tokens that a block may take; None if nothing is recalled.
@@ -178,17 +174,15 @@ class RecallGate:
         return LeftOut(history, int(self._stage.share * available), question, scores=near)
 
     def _index_until(self, end: int) -> LexicalIndex:
-        """Return the index of the first `end` exchanges of the history, each identified by its last artifact."""
-        history, lasts = self._history, self._lasts
-        if self._index is None:
-            self._index = LexicalIndex()
-        while lasts and (len(lasts) > end or history.last(len(lasts) - 1) is not lasts[-1]):
-            lasts.pop()
-        self._index.shorten(len(lasts))
-        for number in range(len(lasts), end):
-            self._index.add(_indexed_texts(history.members(number)))
-            lasts.append(history.last(number))
-        return self._index
+        """Return the index of the first `end` exchanges of the history."""
+        index = self._index = self._index or LexicalIndex()
+        index.shorten(end)
+        known = len(index.documents)
+        if known < end:
+            self._history.undo(index.shorten, known)
+        for number in range(known, end):
+            index.add(_indexed_texts(self._history.members(number)))
+        return index
 
     def fit(self, recall: LeftOut, tokens: int, state: State) -> LeftOut:
         """Return `recall` with a block: a message of at most `tokens` tokens that repeats exchanges evicted in `state`.
@@ -212,7 +206,7 @@ class _Recalling:
     def __init__(self, stage: RecallRelevant) -> None:
         self._stage = stage
         self._meanings: SemanticIndex | None = None
-        self._embedded: list[Artifact] = []
+        self._embedded: list[tuple[Artifact, ...]] = []
         self._latest: tuple[object, LeftOut] | None = None
         self._blocks: dict[object, tuple[LeftOut, LeftOut, str]] = {}
 
@@ -251,7 +245,7 @@ class _Recalling:
         history, asked, scores, failure = recall.history, recall.asked, recall.scores, ""
         # A history whose end was replaced has other exchanges, and after other stages than the window it is a new one.
         known = self._embedded
-        if len(known) > len(history) or any(history.last(n) is not one for n, one in enumerate(known)):
+        if len(known) > len(history) or any(history.members(n) != one for n, one in enumerate(known)):
             self._meanings = None
         if self._meanings is None:
             self._meanings, self._embedded = SemanticIndex(), []
@@ -260,7 +254,7 @@ class _Recalling:
             new = ["\n".join(_indexed_texts(history.members(n))) for n in range(len(meanings), asked)]
             vector, *vectors = yield from embedding.vectors([history.members(asked)[0].text, *new], dry=draft.dry)
             meanings.extend(vectors)
-            self._embedded = [history.last(n) for n in range(len(meanings))]
+            self._embedded = [history.members(n) for n in range(len(meanings))]
         except Exception as error:  # the call must succeed even if an embedding service is down
             is_refused = draft.dry and isinstance(error, SummarizerError)
             if isinstance(error, CtxguardError) and not is_refused:
@@ -291,7 +285,8 @@ class _Recalling:
         # Messages after the question do not count, so that the block stays the same in each call of the turn.
         free = draft.budget - draft.overhead - draft.counter.artifacts(draft.artifacts[: place + 1])
         tokens = min(free, int(self._stage.share * draft.budget))
-        made_from = (id(root), kept, tokens, draft.cut_at, draft.masking.masks)
+        before = change.before[: history.start(asked + 1)]
+        made_from = (id(root), before, kept, tokens, draft.cut_at, draft.masking.masks)
         if self._latest is None or self._latest[0] != made_from:
             gate, state = RecallGate(history, self._stage, draft), State(kept=kept, cuts=(asked - 1,))
             recall = gate.find(asked, state, tokens, always=True)

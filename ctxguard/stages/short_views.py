@@ -407,7 +407,7 @@ def shortened(
     if calls and not is_open:
         sizes = [counter.text(whole.text), *(counter.text(call.arguments) for call in calls)]
         level = water_level(sizes, sum(sizes) - excess)
-        calls = tuple(_shorter_call(call, level, draft) for call in calls)
+        calls = tuple(_shorter_call(call, level, draft, at) for call in calls)
         excess -= sum(sizes[1:]) - sum(counter.text(call.arguments) for call in calls)
     is_plain = isinstance(whole.content, str)
     parts = [Part("text", whole.content)] if isinstance(whole.content, str) else list(whole.content)
@@ -469,7 +469,7 @@ def water_level(sizes: Sequence[int], available: int) -> int:
     return max(_LEAST, ordered[-1])
 
 
-def _shorter_call(call: ToolCall, max_tokens: int, draft: Draft) -> ToolCall:
+def _shorter_call(call: ToolCall, max_tokens: int, draft: Draft, at: Artifact) -> ToolCall:
     """Return a call with its arguments in at most `max_tokens` tokens; a JSON object stays one.
 
     Providers parse arguments: they refuse a truncated object, but accept an empty one.
@@ -479,7 +479,7 @@ def _shorter_call(call: ToolCall, max_tokens: int, draft: Draft) -> ToolCall:
         return call
     from ctxguard.content import bound
 
-    shorter = draft.mask(bound(call.arguments, max_tokens, count=count, by=_BY).content)
+    shorter = draft.mask(bound(call.arguments, max_tokens, count=count, by=_BY).content, at=at)
     is_object = _is_json_object(shorter) or not _is_json_object(call.arguments)
     return replace(call, arguments=shorter if is_object and count(shorter) <= max_tokens else "{}")
 

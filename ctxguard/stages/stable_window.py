@@ -28,7 +28,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack, cast
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Action, Ask, Draft, StageResult
@@ -36,7 +36,7 @@ from ctxguard.errors import BESIDE, BudgetExceededError
 from ctxguard.history import AUTHORITY, RECALLED, TRAIL, record_title, write_record
 from ctxguard.settings import opened, settings_of
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
-from ctxguard.stages.fold import VIEW, Fold, Shortening, State, WindowOptions, WindowSettings
+from ctxguard.stages.fold import VIEW, Shortening, State, WindowFold, WindowOptions, WindowSettings
 from ctxguard.stages.short_views import shortened
 from ctxguard.stages.trail import Facts, Note, facts_of, write_note
 
@@ -107,32 +107,25 @@ class _Window:
     """The window of one conversation, for `StableWindow`.
 
     The last exchange may still grow, so each call processes it again. What was written for an earlier call is used
-    again where it was written for the same artifacts.
+    again, unless an artifact before it was taken back since: the same message may follow other ones.
     """
 
     def __init__(self, stage: StableWindow, draft: Draft) -> None:
         self._stage = stage
-        self._fold = Fold(draft, stage.settings)
+        self._fold = WindowFold(draft, stage.settings)
         self._history = self._fold.history
         self._gate = None if stage.recall is None else stage.recall.gate(self._history, draft)
-        self._states = [State(fixed=draft.overhead)]
         self._branch: list[tuple[State, State]] = []
-        self._latest: tuple[State, Artifact, State] | None = None
         self._handles: dict[str, str] = {}
         self._stored: set[str] = set()
-        self._shown: dict[int, tuple[Shortening, Artifact, Artifact, Artifact]] = {}
+        self._shown: dict[int, tuple[tuple[Shortening, bool], Artifact, Artifact, Artifact]] = {}
         self._note: tuple[object, Artifact, tuple[Artifact | None, Note]] | None = None
         self._facts: dict[int, Facts | None] = {}
 
     def fitted(self, draft: Draft) -> StageResult:
         """Return the draft after eviction, see `StableWindow`."""
-        memory = draft.memory
-        for artifact in memory.new(draft.artifacts):
-            self._history.append(artifact)
-            # The last exchange may still grow; `_complete` adds it to a copy of the state.
-            while self._states[-1].seen < len(self._history) - 1:
-                memory.append(self._states, self._advance(self._states[-1]))
-        window = self._complete()
+        self._fold.extend(draft.artifacts)
+        window = self._at_end(self._fold.current())
         state = self._with_recalled(window)
         # By now, exchanges and records were evicted and texts shortened as far as possible.
         if state.total > self._fold.whole_budget(state):
@@ -154,24 +147,12 @@ class _Window:
 
     # -- the state
 
-    def _complete(self) -> State:
-        """Return the state after the whole history, with the last exchange and task artifacts after it."""
-        state = self._states[-1]
-        return self._at_end(self._advance(state) if len(self._history) else state)
-
     def _at_end(self, state: State) -> State:
+        """Return the state after the last exchange and the task artifacts after it."""
         state = self._fold.with_authority(state, len(self._history.artifacts))
         if state.total > self._fold.budget(state) and len(self._history):
             state = self._fold.cut(state, len(self._history) - 1)
         return state
-
-    def _advance(self, state: State) -> State:
-        """Return the state after one more exchange."""
-        last = self._history.last(state.seen)
-        # The result for the last exchange is kept from the previous call; it is valid unless that exchange has grown.
-        if self._latest is None or self._latest[0] is not state or self._latest[1] is not last:
-            self._latest = state, last, self._fold.step(state)
-        return self._latest[2]
 
     def _with_recalled(self, state: State) -> State:
         """Return the state that is sent: the window since its last cut, continued with what questions recall.
@@ -181,21 +162,21 @@ class _Window:
         """
         if self._gate is None or state.cut_at is None:
             return state
-        begin, last, branch = state.cut_at, len(self._history) - 1, self._branch
+        begin, last, branch, states = state.cut_at, len(self._history) - 1, self._branch, self._fold.states
         if begin == last:  # the last exchange may still grow, so nothing is remembered of it
             return self._recalling(state, begin)
         # Each state is kept with that of the window after the same exchange, which tells whether it still holds.
-        while branch and not (branch[-1][1].seen <= last and self._states[branch[-1][1].seen] is branch[-1][0]):
+        while branch and not (branch[-1][1].seen <= last and states[branch[-1][1].seen - 1] is branch[-1][0]):
             branch.pop()
         if branch and branch[0][1].seen != begin + 1:
             branch.clear()
         for number in range(begin + len(branch), last):
-            after = self._continued(branch[-1][1]) if branch else self._recalling(self._states[begin + 1], begin)
-            branch.append((self._states[number + 1], after))
+            after = self._continued(branch[-1][1]) if branch else self._recalling(states[begin], begin)
+            branch.append((states[number], after))
         return self._at_end(self._continued(branch[-1][1]))
 
     def _continued(self, state: State) -> State:
-        return self._recalling(self._fold.step(state), state.seen)
+        return self._recalling(self._fold.step(state, state.seen), state.seen)
 
     def _recalling(self, state: State, number: int) -> State:
         """Return the state with tokens for what exchange `number`, if it is a question, recalls."""
@@ -233,7 +214,8 @@ class _Window:
             return whole
         number = form.at if state.cut_at is None else max(form.at, state.cut_at)
         known = self._shown.get(position)
-        key, span = replace(form, at=number), self._history.spans[number]
+        key = replace(form, at=number), self._fold.is_open(position)
+        span = self._history.spans[number]
         at = self._history.artifacts[span.start]
         if known is None or known[0] != key or known[1] is not whole or known[2] is not at:
             handle = None if self._stage.store is None else self._handle
@@ -241,12 +223,13 @@ class _Window:
                 *(whole, form.limit, self._fold.draft),
                 at=at,
                 handle=handle,
-                is_open=self._fold.is_open(position),
+                is_open=key[1],
                 keeps_media=form.keeps_media,
                 is_speech=form.is_speech,
                 is_unread=span.start <= position < span.end,
             )
-            known = self._shown[position] = key, whole, at, view
+            known = key, whole, at, view
+            self._fold.draft.memory.put(self._shown, position, known)
         return known[3]
 
     def _handle(self, text: str) -> str:
@@ -267,7 +250,8 @@ class _Window:
         artifacts = [
             self._artifact(state, p) if p in state.forms or p in state.masked else history[p] for p in positions
         ]
-        self._shown = {p: known for p, known in self._shown.items() if p in state.forms}
+        for position in self._shown.keys() - state.forms:
+            del self._shown[position]
         reasons = {id(draft.artifacts[p]): _MASKED for p in state.masked}
         reasons |= {id(draft.artifacts[p]): form.reason for p, form in state.forms.items()}
         actions: dict[int, Action] = {id(draft.artifacts[p]): "masked" for p in state.masked if p not in state.forms}
@@ -296,8 +280,8 @@ class _Window:
         """Return the message with the trail, and what it says; None if nothing was evicted or no tokens are left."""
         key, last = (state.cuts[-1:], state.kept, state.noted), self._history.last(max(0, state.judged - 1))
         if self._note is None or self._note[0] != key or self._note[1] is not last:
-            self._note = key, last, self._write_note(state, draft, sent)
-        return self._note[2]
+            draft.memory.set(self, "_note", (key, last, self._write_note(state, draft, sent)))
+        return cast("tuple[object, Artifact, tuple[Artifact | None, Note]]", self._note)[2]
 
     def _write_note(self, state: State, draft: Draft, sent: dict[int, Artifact]) -> tuple[Artifact | None, Note]:
         if state.cut_at is None:

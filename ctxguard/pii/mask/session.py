@@ -153,9 +153,7 @@ class MaskSession(GivesBack):
             DetectorError: See `text`.
         """
         until = 0 if self._masker.vault is None else None
-        pseudonyms = self._existing()
-        masking = TextMasking(self._masker, self._names, pseudonyms, literals=self._literals, until=until)
-        return self._mask(masking, text)
+        return self._mask(TextMasking(self._masker, self._names, self._existing(), until=until), text)
 
     def arguments(self, text: str) -> str:
         """Mask tool-call arguments inside their JSON strings, or as plain text if they are not valid JSON.
