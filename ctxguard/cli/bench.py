@@ -295,8 +295,8 @@ def _play_all(
         The calls by contestant and budget, the number of sessions, the skipped recordings, and whether Ctrl-C ended
         the comparison.
     """
-    sources = every_nth(recordings(sessions) if sessions else synthetic_recordings(), every)
     pace = Pace(total_size(sessions or ()), note)
+    sources = pace.watched(every_nth(recordings(sessions) if sessions else synthetic_recordings(), every))
     calls: dict[tuple[str, int], list[BenchCall]] = defaultdict(list)
     played = 0
     skipped: list[Skipped] = []

@@ -120,7 +120,8 @@ def _run(
     Returns:
         The results, and whether Ctrl-C ended the replay.
     """
-    pace, sources = Pace(size, note), every_nth(recordings(names), every)
+    pace = Pace(size, note)
+    sources = pace.watched(every_nth(recordings(names), every))
     checkpoint = None if resume is None else ReplayCheckpoint(resume, plan, names, every)
     with working("reading", after=0) as now:
 

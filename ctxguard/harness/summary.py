@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from ctxguard.harness.document import BillModel, FiguresModel, ReplayReport, RunModel
 from ctxguard.harness.gain import is_installed
+from ctxguard.harness.recordings import Recording, Source
 from ctxguard.report.printing import counted
 from ctxguard.settings import install_command
 
@@ -58,6 +59,10 @@ _SOON: Final = 10
 """Number of seconds after which, and of sessions with which, it can be told how long the work takes."""
 
 
+LARGE: Final = 4 << 20
+"""Number of bytes of a session, about 1,500 calls, from which a note says that it takes minutes."""
+
+
 class Pace:
     """Tells how long the work on recordings will take, by the share of the bytes that is done.
 
@@ -70,6 +75,18 @@ class Pace:
         self._size, self._note, self._begun = size, note, time.monotonic()
         self._done = 0
         self._is_told = False
+
+    def watched(self, sources: Iterable[Source]) -> Iterator[Source]:
+        """Yield the sources, and note the first session that alone takes minutes, before it is passed on."""
+        is_noted = False
+        for source in sources:
+            if not is_noted and isinstance(source, Recording) and len(source.data) > LARGE:
+                is_noted = True
+                self._note(
+                    f"{source.path}:{source.line}: a session of {len(source.data) / 1e6:.0f} MB, whose calls take "
+                    "minutes to judge; there is no report on it before its end"
+                )
+            yield source
 
     def left(self, read: int) -> str:
         """Return the remaining time, as `time_left` does, when one more recording is done, the last of `read` bytes."""

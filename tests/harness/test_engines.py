@@ -21,7 +21,7 @@ from ctxguard.harness import engine
 from ctxguard.harness.contestants import synthetic_recordings
 from ctxguard.harness.engine import Plan, ReplayCheckpoint, Setting, run
 from ctxguard.harness.recordings import Recording, Skipped, every_nth, recordings
-from ctxguard.harness.summary import Pace, time_left
+from ctxguard.harness.summary import LARGE, Pace, time_left
 from ctxguard.policies import agent_stages
 from ctxguard.settings import install_command
 from ctxguard.stabilizer import Stabilizer
@@ -152,6 +152,16 @@ def test_a_long_work_says_once_how_long_it_takes_and_how_to_take_a_part(monkeypa
     assert "--every 10" in told[0]
     short = Pace(1_100, told.append)
     assert all(map(short.left, range(100, 1_200, 100)))
+    assert len(told) == 1
+
+
+def test_a_session_that_alone_takes_minutes_is_named_before_it_is_played():
+    told, sources = [], [Recording("x", n, n, b" " * size) for n, size in enumerate((9, LARGE + 1, LARGE + 1))]
+    watched = Pace(None, told.append).watched(sources)
+    assert [next(watched), *told] == sources[:1]
+    assert next(watched) is sources[1]
+    assert [line.partition(",")[0] for line in told] == ["x:1: a session of 4 MB"]
+    assert list(watched) == sources[2:]
     assert len(told) == 1
 
 
