@@ -126,6 +126,7 @@ def chain_of(name, budget):
     compactor = HistoryCompactor(
         CompactionConfig(max_tokens=budget // 2, target_tokens=budget // 4),
         summarizer=lambda text: "Eva Berger wrote to bob@example.net.",
+        max_failures=1_000,
         counter=counter,
     )
     return Stabilizer(budget, stages=[MaskPII(masker=masker), compactor], counter=counter)
