@@ -345,7 +345,21 @@ def test_environment_variable_near_to_a_setting_is_refused_and_a_foreign_one_ign
         load_context_config()
 
 
-@pytest.mark.parametrize("text", ["a: [1", "- 1\n- 2\n", "just words", "a: &x [*x]\nmax_lines: {", "\0"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [1",
+        "- 1\n- 2\n",
+        "just words",
+        "a: &x [*x]\nmax_lines: {",
+        "\0",
+        "max_lines: " + "9" * 5_000,
+        "max_lines: !!bool soon",
+        "max_lines: !!int soon",
+        "max_lines: !!timestamp soon",
+        "max_lines: 2026-99-99",
+    ],
+)
 def test_unreadable_file_is_a_one_line_error_that_names_it(tmp_path, text):
     file = tmp_path / "broken.yaml"
     file.write_text(text)
