@@ -23,7 +23,7 @@ app = command_group("store", "Inspect a store of results, summaries, and checkpo
 
 @contextmanager
 def existing_store(place: str, *, max_bytes: int | None = None) -> Iterator[ManagedStore]:
-    """Open a store, but never create one: a mistyped path must not leave an empty file, or tables in another database."""
+    """Open a store, but never create one: a mistyped path must leave no empty file, and no tables in a database."""
     path = place.removeprefix("sqlite:///")
     if "://" not in path and not (Path(path).is_file() and Path(path).stat().st_size):
         raise StoreError(f"{_without_password(place)}: no such store; name an SQLite file or a URL")

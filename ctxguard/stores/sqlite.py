@@ -73,7 +73,7 @@ def may_be_store(path: str | os.PathLike[str]) -> bool:
     """Return whether opening a file as a store changes nothing in it: it holds one, or is no SQLite database at all."""
     place = f"{Path(path).absolute().as_uri()}?mode=ro"
     with suppress(sqlite3.Error), closing(sqlite3.connect(place, uri=True)) as connection:
-        return connection.execute(_OWN_OBJECTS).fetchone()[0] > 0
+        return bool(connection.execute(_OWN_OBJECTS).fetchone()[0])
     return True
 
 
