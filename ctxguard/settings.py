@@ -211,6 +211,17 @@ def valid_share(value: object, setting: str, *, zero: bool = False, one: bool = 
     return value
 
 
+def switch(value: object, setting: str) -> bool:
+    """Return `value` if it is True or False.
+
+    Raises:
+        ConfigError: If it is anything else. Python takes most other values as True, even `"false"`.
+    """
+    if not isinstance(value, bool):
+        raise ConfigError(f"{setting} is True or False, not {_quote(value)}", setting=setting)
+    return value
+
+
 def seconds(value: object, setting: str) -> None:
     """Raise `ConfigError` unless `value` is None or a number of seconds above 0."""
     if value is None:

@@ -35,7 +35,7 @@ from ctxguard.report import CheckResult, Report
 from ctxguard.report.places import in_words
 from ctxguard.report.telemetry import Watch
 from ctxguard.session import Context, Run, Runs, Session, Stabilized, in_own_objects, with_own_count
-from ctxguard.settings import NotMiddleware, callables, one_of, right_line, valid_budget, whole_number
+from ctxguard.settings import NotMiddleware, callables, one_of, right_line, switch, valid_budget, whole_number
 from ctxguard.stages.fold import WINDOW_SETTINGS, WindowOptions
 from ctxguard.stages.stable_window import StableWindow
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
@@ -145,8 +145,8 @@ class Stabilizer:
         judging = callables(ALL_CHECKS if checks is None else checks, "checks", named=True)
         self.checks: tuple[Check, ...] = (*judging, *profile)
         self.keep_recent: int = whole_number(keep_recent, "keep_recent", unit="messages")
-        self.keep_task = keep_task
-        self.shorten_tools = shorten_tools
+        self.keep_task: bool = switch(keep_task, "keep_task")
+        self.shorten_tools: bool = switch(shorten_tools, "shorten_tools")
         self.headroom: Headroom = valid_headroom(headroom)
         self.counter: ArtifactCounter = ArtifactCounter(find_counter(counter, model=model))
         self._window = None if model is None else window_of(model)

@@ -180,6 +180,11 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says(name):
         (["\x1b]0;title\x07"], "no such command"),
         (["stabilize", "x", "--report", "\x1b[2J"], "invalid value for '--report'"),
         (["check", "none.json"], "none.json: no such file or directory\n"),
+        (["check", "a\nb.json"], "a b.json: no such file or directory\n"),
+        (["pii", "eval", "redis://:pw-of-u@127.0.0.1/x"], "redis://…@127.0.0.1/x: no such file or directory; give"),
+        (["pii", "scan", "x", "--rules", "redis://:pw-of-u@127.0.0.1"], "no rule set 'redis://…@127.0.0.1'; there are"),
+        (["tokens", "--usage", "deep"], "deep:1 is not JSON: maximum recursion depth exceeded"),
+        (["prompts", "check", ".", "--entry", "/dev/null"], "'/dev/null': no pattern of files in the folder; write"),
         (["tokens", "folder"], "folder: is a directory\n"),
         (["pii", "eval", "none.jsonl"], "none.jsonl: no such file or directory; give a file of JSON lines\n"),
         (["pii", "eval", "binary"], "binary: not UTF-8 text (byte 0); give a file of JSON lines\n"),
@@ -201,10 +206,12 @@ def test_every_error_is_one_plain_line_that_says_what_to_do(words, line, tmp_pat
     (tmp_path / "folder").mkdir()
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "empty").touch()
+    (tmp_path / "deep").write_text("[" * 100_000)
     run = cli(*words)
     assert (run.returncode, run.stdout, run.stderr.count("\n")) == (2, "", 1)
     assert run.stderr.lower().startswith(f"ctxguard: {line}".lower())
     assert "\x1b" not in run.stderr
+    assert "pw-of-u" not in run.stderr
 
 
 def test_a_package_that_is_missing_is_one_line_and_names_a_command_that_works(tmp_path, monkeypatch):

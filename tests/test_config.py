@@ -226,6 +226,10 @@ def test_value_out_of_range_is_one_line_that_names_the_setting(values):
             "2: stabilizer: headroom must be a valid integer or a valid number or 'measured'",
         ),
         ("max_lines: many\n", "1: max_lines must be a valid integer, not 'many'"),
+        ("max_lines: yes\n", "1: max_lines must be a number, not True"),
+        ("stabilizer:\n  headroom: on\n", "2: stabilizer: headroom must be a number, not True"),
+        ("stabilizer:\n  target: on\n", "2: stabilizer: target must be a number, not True"),
+        ("stabilizer:\n  keep_recent: off\n", "2: stabilizer: keep_recent must be a number, not False"),
         (
             "pii:\n  rules:\n    - {name: own, label: OWN, pattern: 'x{0,3}'}\n",
             "3: pii: rules: pattern of rule own matches an empty text; write {1,64} for *, ? or {0,64}",
@@ -345,7 +349,21 @@ def test_environment_variable_near_to_a_setting_is_refused_and_a_foreign_one_ign
         load_context_config()
 
 
-@pytest.mark.parametrize("text", ["a: [1", "- 1\n- 2\n", "just words", "a: &x [*x]\nmax_lines: {", "\0"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [1",
+        "- 1\n- 2\n",
+        "just words",
+        "a: &x [*x]\nmax_lines: {",
+        "\0",
+        "max_lines: " + "9" * 5_000,
+        "max_lines: !!bool soon",
+        "max_lines: !!int soon",
+        "max_lines: !!timestamp soon",
+        "max_lines: 2026-99-99",
+    ],
+)
 def test_unreadable_file_is_a_one_line_error_that_names_it(tmp_path, text):
     file = tmp_path / "broken.yaml"
     file.write_text(text)

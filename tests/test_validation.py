@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ctxguard import Artifact, BudgetExceededError, Lifetime, Stabilizer, ToolCall
+from ctxguard.adapting.per_run import RunOptions
 from ctxguard.compaction import HistoryCompactor
 from ctxguard.compat.context_manager import ContextManager
 from ctxguard.content import context_result, recall_tool
@@ -34,6 +35,13 @@ async def of_coroutine(draft):
         (lambda: Stabilizer(100, headroom="10%"), "headroom is 'measured', a number of tokens, or a share below 1"),
         (lambda: Stabilizer(100, keep_recent="2"), "keep_recent is a whole number of messages, not '2'"),
         (lambda: Stabilizer(100, keep_recent=-1), "keep_recent must be 0 or more messages, not -1"),
+        (lambda: Stabilizer(100, keep_task="false"), "keep_task is True or False, not 'false'"),
+        (lambda: Stabilizer(100, shorten_tools=0), "shorten_tools is True or False, not 0"),
+        (lambda: Stabilizer(100, headroom=10**400).budget_for(), "leaves nothing"),
+        (lambda: Stabilizer(100, provider=["openai"]), "unknown provider ['openai']; known are openai, anthropic"),
+        (lambda: RunOptions(restore="false"), "restore is True or False, not 'false'"),
+        (lambda: RunOptions(keep_thinking=1), "keep_thinking is True or False, not 1"),
+        (lambda: MaskPII([]), "rules is empty; give at least one rule set: [STANDARD]"),
         (lambda: Stabilizer("50%").budget_for("1000"), "window is a whole number of tokens, not '1000'"),
         (lambda: Stabilizer(100, stages="agent"), "stages is a list of callables, not 'agent'"),
         (lambda: Stabilizer(100, stages=[1]), "stages contains 1, which is not callable"),
@@ -48,7 +56,7 @@ async def of_coroutine(draft):
             lambda: HistoryCompactor(summarizer=5),
             "not int; make one of a model with pydantic_ai_summ",
         ),
-        (lambda: BoundToolOutput(store="results.db"), "store is an open store, not the place of one; write open_store"),
+        (lambda: BoundToolOutput(store="results.db"), "store is an open store, not str; write open_store"),
         (lambda: HistoryCompactor(store=Path("summaries.db")), "store is an open store"),
         (lambda: context_result("default", store="results.db"), "store is an open store"),
         (lambda: recall_tool("results.db"), "store is an open store"),

@@ -27,7 +27,7 @@ from ctxguard.adapting.tool_calls import (
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError
-from ctxguard.settings import one_of, whole_number
+from ctxguard.settings import one_of, switch, whole_number
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens.caches import Recent
 
@@ -70,8 +70,9 @@ class RunOptions:
             long a streamed text is held back is said at `ctxguard.adapting.restoring.StreamRestorer`.
 
     Raises:
-        ConfigError: If `on_report` is not a function, `max_result_tokens` is not a whole number of at least 1, or
-            `new_values` is not one of these, or is set without `restore`.
+        ConfigError: If `on_report` is not a function, `max_result_tokens` is not a whole number of at least 1,
+            `keep_thinking` or `restore` is not True or False, or `new_values` is not one of these, or is set without
+            `restore`.
     """
 
     window: int | None = None
@@ -82,6 +83,8 @@ class RunOptions:
     new_values: OnNewValues = "pass"
 
     def __post_init__(self) -> None:
+        for name in ("keep_thinking", "restore"):
+            switch(getattr(self, name), name)
         if self.new_values != "pass":
             from ctxguard.pii.mask.answers import OnNewValues
 

@@ -126,7 +126,7 @@ def provider_profile(provider: str) -> ProviderProfile:
     """
     try:
         return PROVIDERS[provider]
-    except KeyError:
+    except (KeyError, TypeError):
         raise ConfigError(
             f"unknown provider {provider!r}; known are {', '.join(PROVIDERS)}", setting="provider"
         ) from None

@@ -13,6 +13,7 @@ from ctxguard.cli.program import Command, command_group
 from ctxguard.errors import StoreError
 from ctxguard.report.printing import counted, out, working
 from ctxguard.stores import ManagedStore, open_store
+from ctxguard.stores.sqlite import may_be_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +23,12 @@ app = command_group("store", "Inspect a store of results, summaries, and checkpo
 
 @contextmanager
 def existing_store(place: str, *, max_bytes: int | None = None) -> Iterator[ManagedStore]:
-    """Open a store, but never create one: a mistyped path must not leave an empty file behind."""
+    """Open a store, but never create one: a mistyped path must leave no empty file, and no tables in a database."""
     path = place.removeprefix("sqlite:///")
     if "://" not in path and not (Path(path).is_file() and Path(path).stat().st_size):
         raise StoreError(f"{_without_password(place)}: no such store; name an SQLite file or a URL")
+    if "://" not in path and not may_be_store(path):
+        raise StoreError(f"{path}: a database, but not of a store; name a file that a store has written")
     with working("reading the store"), open_store(place, max_bytes=max_bytes) as store:
         yield store
 

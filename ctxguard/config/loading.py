@@ -156,7 +156,8 @@ def _read(file: Path, *, searched: bool) -> dict[str, object]:
         data = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{file}: {reason_of(error)}; name a readable YAML file") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    # PyYAML converts the values of tags such as !!bool with whatever errors that raises
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
         if not strict and not _is_ours(re.findall(r"(?m)^(\w+):", file.read_text(encoding="utf-8", errors="replace"))):
             return {}
         raise ConfigError(f"{file}: not readable as YAML ({reason_of(error)})") from None

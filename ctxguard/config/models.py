@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -19,6 +19,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from ctxguard.errors import ConfigError
 from ctxguard.settings import nearest, settings_of, valid_budget
@@ -75,6 +76,18 @@ class _Settings(BaseModel):
                 return super().model_validate(obj, **options)
             except ValidationError as error:
                 raise _config_error(error, cls) from None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_switch(cls, given: object, info: ValidationInfo) -> object:
+        # YAML reads `yes` as True, and pydantic takes True as the number 1
+        if isinstance(given, bool) and _takes_number(cls.model_fields[str(info.field_name)].annotation):
+            raise PydanticCustomError("no_number", "Input should be a number")
+        return given
+
+
+def _takes_number(annotation: object) -> bool:
+    return annotation in (int, float) or any(map(_takes_number, get_args(annotation)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +226,8 @@ class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pyda
     @classmethod
     def _tokens_or_share(cls, given: object) -> object:
         try:
-            return None if given is None else valid_budget(str(given))  # environment variables are always strings
+            # environment variables are always strings
+            return None if given is None else valid_budget(given if type(given) is int else str(given))
         except ConfigError as error:
             raise ValueError(str(error)) from None
 

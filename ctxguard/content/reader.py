@@ -240,7 +240,7 @@ def _selected_rows(file: BinaryIO, encoding: str, first: int, last: int) -> str:
 def _read_document(file: BinaryIO, kind: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
     text = convert(file, kind.value, cache_dir=request.cache_dir)
     if not text.strip():
-        text = "[holds no text; pages that are pictures need text recognition]\n"
+        text = "[contains no text; pages that are images need text recognition]\n"
     return _show_text(text, kind, metadata, request)
 
 
@@ -260,7 +260,7 @@ def _read_spreadsheet(
     processor = read_sheets(text, limits, rows=request.rows)
     whole = processor.view(1 << 40)
     if not whole.text:
-        return _result(Bounded("[holds no filled cells]\n", TruncationInfo(rows_total=0), file_type), metadata)
+        return _result(Bounded("[contains no filled cells]\n", TruncationInfo(rows_total=0), file_type), metadata)
     tokens = request.count(whole.text)
     view = whole if tokens <= request.max_tokens else fit(processor, request.max_tokens, request.count, 2.5)
     shown = tokens if view is whole else request.count(view.text)

@@ -167,7 +167,7 @@ def usages_in(lines: Iterable[str], name: str, *, model: str | None = None) -> I
 def _usage(line: str, place: str, model: str | None) -> Usage:
     try:
         record = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CtxguardError(f"{place} is not JSON: {error}") from None
     if not isinstance(record, Mapping):
         raise CtxguardError(f"{place} is not a record with 'request' and 'input_tokens'")

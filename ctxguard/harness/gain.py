@@ -38,8 +38,8 @@ SEES: Final = (
     "history, the share that the request contains together with words around them. It is an upper bound: a bare list "
     "of names would pass, too.",
     "Gain counts bits: how much the request helps a compressor with the next message, from 0 (the smallest valid "
-    "request) to 1 (the whole history). It rewards verbatim repetition and knows no meaning: it underrates paraphrases, "
-    "and gives no credit for a rule that the next message does not repeat.",
+    "request) to 1 (the whole history). It rewards verbatim repetition and knows no meaning: it underrates "
+    "paraphrases, and gives no credit for a rule that the next message does not repeat.",
     "Newest is how much of the tool outputs that the model has not seen yet is sent, as a share of their characters, "
     "if they fit into half of the available tokens. It does not say whether the model needs them.",
     "Prefix is the share of the prompts that extend the one before, up to its newest exchange, whose outputs may be "

@@ -390,7 +390,7 @@ def check_prompts(root: Path, counter: TokenCounter, *, entries: Collection[str]
             they are reported as unused.
 
     Raises:
-        PromptError: If `root` is not a folder.
+        PromptError: If `root` is not a folder, or an entry is not a pattern of files in it.
     """
     if not root.is_dir():
         raise PromptError(str(root), "no such folder; name the one the templates are in")
@@ -415,8 +415,16 @@ def check_prompts(root: Path, counter: TokenCounter, *, entries: Collection[str]
                         used.add(folder.included(piece, folder.name_of(file)))
             pieces = folder.expand(file)
             templates.append(TemplateSummary(name, tuple(sorted(_variables(pieces))), counter.count("".join(pieces))))
-    loaded = {file for pattern in entries for file in root.glob(pattern)}
+    loaded = {file for pattern in entries for file in _matching(root, pattern)}
     for file, path in names.items():
         if file not in loaded and file.resolve() not in used:
             problems[f"{path.as_posix()}: unused; include it, delete it, or make it an entry"] = None
     return PromptsReport(tuple(templates), tuple(problems))
+
+
+def _matching(root: Path, pattern: str) -> Iterator[Path]:
+    try:
+        yield from root.glob(pattern)
+    except (ValueError, IndexError, NotImplementedError):
+        message = "no pattern of files in the folder; write one such as 'agents/*.md'"
+        raise PromptError(repr(pattern), message) from None

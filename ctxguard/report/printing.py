@@ -92,9 +92,16 @@ def refuse_overwriting(output: Path | None, sources: Sequence[str | Path]) -> No
         raise ConfigError(f"{output} is read here and would be lost; name another file for --output", setting="output")
 
 
+_CREDENTIALS: Final = re.compile(r"(:/{1,2})[^\s/@]+@")
+
+
 def note(line: str) -> None:
-    """Write one line to standard error."""
-    sys.stderr.write(f"ctxguard: {printable(line)}\n")
+    """Write one line to standard error: without line breaks, and without the credentials in a URL.
+
+    The line may name a file or URL as the user gave it, such as one with a line break in its name.
+    """
+    shown = _CREDENTIALS.sub(r"\1…@", " ".join(printable(line).split("\n")))
+    sys.stderr.write(f"ctxguard: {shown}\n")
 
 
 def reports_as(reports: Sequence[Report], form: ReportFormat) -> str:

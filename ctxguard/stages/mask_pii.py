@@ -217,6 +217,8 @@ def _parse_rules(rules: Detector | Sequence[Detector] | None) -> tuple[Detector,
     if rules is None:
         return None
     given = rules if isinstance(rules, (list, tuple)) else (rules,)
+    if not given:
+        raise ConfigError("rules is empty; give at least one rule set: [STANDARD]", setting="rules")
     for rule in given:
         if isinstance(rule, str) or not callable(getattr(rule, "find", None)):
             raise ConfigError(

@@ -31,6 +31,7 @@ IN_MEMORY: Final = ":memory:"
 
 _SCHEMA: Final = files(__package__).joinpath("sqlite.sql").read_text(encoding="utf-8")
 _OBJECTS: Final = _SCHEMA.count("IF NOT EXISTS")
+_OWN_OBJECTS: Final = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'ctxguard\\_%' ESCAPE '\\'"
 _NO_RIGHT: Final = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
 """SQLite's error codes if it cannot write the file or the file's folder, in which it keeps the write-ahead log."""
 _REMEDIES: Final = (
@@ -66,6 +67,14 @@ class _Session:
 
 _PAUSE: Final = 0.02
 """Number of seconds between two attempts to truncate the log."""
+
+
+def may_be_store(path: str | os.PathLike[str]) -> bool:
+    """Return whether opening a file as a store changes nothing in it: it holds one, or is no SQLite database at all."""
+    place = f"{Path(path).absolute().as_uri()}?mode=ro"
+    with suppress(sqlite3.Error), closing(sqlite3.connect(place, uri=True)) as connection:
+        return bool(connection.execute(_OWN_OBJECTS).fetchone()[0])
+    return True
 
 
 class SQLiteStore(SQLStore[sqlite3.Connection]):
@@ -313,8 +322,7 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA secure_delete=ON")
-        found = connection.execute("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'ctxguard\\_%' ESCAPE '\\'")
-        if found.fetchone()[0] < _OBJECTS:
+        if connection.execute(_OWN_OBJECTS).fetchone()[0] < _OBJECTS:
             connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
 
     def _write(self, connection: sqlite3.Connection, record: StoredRecord) -> None:

@@ -431,7 +431,7 @@ def valid_headroom(headroom: object) -> Headroom:
     if headroom == "measured":
         return "measured"
     if isinstance(headroom, (int, float)) and not isinstance(headroom, bool):
-        if headroom >= 0 and float(headroom).is_integer():
+        if headroom >= 0 and (isinstance(headroom, int) or headroom.is_integer()):
             return int(headroom)
         if 0 < headroom < 1:
             return headroom

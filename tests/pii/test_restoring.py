@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ctxguard import Artifact, Stabilizer
 from ctxguard.adapting import unmask_arguments
@@ -140,6 +142,29 @@ def test_escaped_brackets_in_arguments_are_brackets_wherever_a_stream_is_split(t
         assert json.loads(in_pieces(text, size, names, arguments=True)) == whole
     for at in range(len(text)):
         assert json.loads("".join(UnmaskStream(names, arguments=True).over([text[:at], text[at:]]))) == whole
+
+
+@given(
+    value=st.text(st.sampled_from('ab"\\\n{}[],:é\t'), min_size=1),
+    depth=st.integers(0, 3),
+    said=st.sampled_from(["{}", "to {}", 'say "{}" {{', "\\{}", '[a] "{}"', '{{see "{}"']),
+    size=st.integers(1, 9),
+)
+def test_streamed_json_in_json_means_what_it_means_whole(value, depth, said, size):
+    names = MemoryPseudonyms()
+    names.placeholder("PASSWORD", Original(value))
+    names.placeholder("CREDIT_CARD", Original("4111111111111111", is_number=True))
+    arguments = {"n": "<CREDIT_CARD_1>", "<PASSWORD_1>": said.format("<PASSWORD_1>")}
+    meant = {"n": 4111111111111111, value: said.format(value)}
+    for _ in range(depth):
+        arguments, meant = [{"body": json.dumps(arguments)}, "<PASSWORD_1>"], [{"body": meant}, value]
+    streamed = in_pieces(json.dumps(arguments), size, names, arguments=True)
+    read = json.loads(streamed)
+    assert read == json.loads(restore_arguments(json.dumps(arguments), names).text)
+    for _ in range(depth):
+        assert read[1] == value
+        read, meant = json.loads(read[0]["body"]), meant[0]["body"]
+    assert read == meant
 
 
 def test_numbers_between_escaped_brackets_lose_their_quotes():

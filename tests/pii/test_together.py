@@ -68,6 +68,17 @@ def test_no_cut_of_a_value_hides_it(value, cuts, before, after):
     assert all(texts[n] != written[n] for n in range(len(texts)) if texts[n].strip()), (texts, written)
 
 
+@pytest.mark.parametrize("cut", range(1, len("eve@other-mail.net")))
+@pytest.mark.parametrize("before", ["ann@first-mail.net-", "ann@first-mail.net_", "+49 30 90182012\ufeff"])
+def test_a_value_right_behind_another_one_is_found_wherever_it_is_cut(before, cut):
+    text, end = f"{before}eve@other-mail.net", len(before) + cut
+    session = Masker(STANDARD).session()
+    assert "eve@" not in session.text(text)
+    joined = "".join(session.together([text[:end], f"{text[end:]} "], is_own=False))
+    assert "eve@" not in joined
+    assert "mail.net" not in joined
+
+
 def test_a_placeholder_stands_for_the_whole_value():
     parts = (Part("text", "zora@mail"), Part("image"), Part("text", "host.org and zora@mailhost.org"))
     stabilizer = Stabilizer(9_000, stages=[MaskPII(masker=Masker(STANDARD, strategy="pseudonymize"))])

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import threading
+from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from strategies_for_text import VALUES, chunks_of, texts
 
 from ctxguard.artifacts import ToolCall
-from ctxguard.errors import ConfigError, VaultError
+from ctxguard.errors import ConfigError, StoreError, VaultError
 from ctxguard.pii import DIGITS, PEOPLE, STANDARD, Masker, Vault, new_key
+from ctxguard.pii.mask.pseudonyms import Original
 from ctxguard.stores import MemoryStore, SQLiteStore
 
 slow = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -166,6 +168,31 @@ def test_workers_that_race_agree_on_every_number(tmp_path):
         thread.join()
     assert all(answer == answers[0] for answer in answers.values())
     assert len(set(answers[0].values())) == 30
+
+
+class Failing(MemoryStore):
+    """A store whose reads fail while `works` counts down to 0, once."""
+
+    works = -1
+
+    def get(self, namespace, key):
+        self.works -= 1
+        if self.works == 0:
+            raise StoreError("the disk cannot be read")
+        return super().get(namespace, key)
+
+
+@pytest.mark.parametrize("works", range(1, 9))
+def test_a_session_whose_reading_failed_renumbers_nothing(works):
+    store, key = Failing(), new_key()
+    values = [f"n{number}@first-mail.net" for number in range(5)]
+    before = [Vault(store, key=key).session("a").placeholder("EMAIL", Original(value)) for value in values]
+    session = Vault(store, key=key).session("a")
+    store.works = works
+    with suppress(StoreError):
+        session.placeholder("EMAIL", Original("new@first-mail.net"))
+    store.works = -1
+    assert [session.placeholder("EMAIL", Original(value)) for value in values] == before
 
 
 class Interrupted(MemoryStore):

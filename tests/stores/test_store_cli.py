@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -64,6 +66,19 @@ def test_trouble_is_one_line_and_exit_code_2(command: list[str], tmp_path: Path,
     assert failed.stderr.startswith("ctxguard: ")
     assert failed.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [["ls"], ["show", "handles", "k"], ["gc"]])
+def test_the_database_of_another_program_is_refused_and_not_changed(command: list[str], tmp_path: Path) -> None:
+    place = tmp_path / "other.db"
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute("CREATE TABLE customers (name)")
+    before = place.read_bytes()
+    name, *rest = command
+    run = runner.invoke(app, [name, str(place), *rest])
+    assert "a database, but not of a store" in str(run.exception)
+    assert place.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["other.db"]
 
 
 def test_a_record_that_is_not_there_is_named(filled: str) -> None:

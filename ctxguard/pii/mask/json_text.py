@@ -29,6 +29,67 @@ _AT_ONCE: Final = 2_000
 _OPENERS: Final = frozenset('{["')
 
 
+_QUOTE: Final = re.compile(r'(\\*)"')
+_SPACE: Final = r"(?:\s|\\+[nrt])*+"
+# The beginning of an object or array, up to its first quote, or the beginning of other text.
+_OPENING: Final = re.compile(rf"{_SPACE}(?:\{{{_SPACE}(?:(\}})|.)|\[{_SPACE}(?:([\[\]{{\d-])|.)|[^\[{{\s])", re.DOTALL)
+_OPEN: Final = re.compile(rf"{_SPACE}[\[{{]{_SPACE}")
+_LONGEST: Final = 64
+"""Number of characters after which a string that began with white space alone counts as text."""
+_BACKSLASHES: Final = re.compile(r"\\+\Z")
+
+
+class JsonDepth:
+    """Reads JSON text in pieces, and says how deep the place behind it is in strings that hold JSON.
+
+    A string counts as JSON if it begins like an object or an array, because its end may still be missing.
+    """
+
+    def __init__(self) -> None:
+        self._holds: list[bool | None] = []  # for each open string whether it holds JSON; None if that is not known yet
+        self._opening = ""
+        self._rest = ""
+
+    @property
+    def depth(self) -> int:
+        """Number of open strings: 1 in a string of the JSON text, 2 in a string of JSON in a string."""
+        return len(self._holds)
+
+    def read(self, text: str) -> None:
+        """Read the next piece."""
+        text = self._rest + text
+        ending = _BACKSLASHES.search(text)
+        end = len(text) if ending is None else ending.start()
+        text, self._rest = text[:end], text[end:]
+        done = 0
+        for quote in _QUOTE.finditer(text):
+            self._pass(text[done : quote.start()])
+            self._take(len(quote[1]))
+            done = quote.end()
+        self._pass(text[done:])
+
+    def _pass(self, text: str) -> None:
+        """Read text without quotes."""
+        if self._holds and self._holds[-1] is None:
+            self._opening += text[:_LONGEST]
+            opening = _OPENING.match(self._opening)
+            if opening is not None or len(self._opening) > _LONGEST:
+                self._holds[-1] = opening is not None and opening.lastindex is not None
+
+    def _take(self, backslashes: int) -> None:
+        """Take a quote, which ends an open string, begins one within the last, or is a sign in it."""
+        for number in range(len(self._holds)):
+            if backslashes % 2 == 0:
+                del self._holds[number:]
+                return
+            backslashes //= 2
+        if self._holds and self._holds[-1] is None:
+            self._holds[-1] = _OPEN.fullmatch(self._opening) is not None
+        if not self._holds or self._holds[-1]:
+            self._holds.append(None)
+            self._opening = ""
+
+
 class JsonNumber(str):
     """A new value for a token. The value is written as a number, without quotes."""
 
@@ -164,7 +225,7 @@ def rewrite_json(text: str, change: Callable[[JsonToken], str], tokens: Iterable
     for token in tokens:
         value = change(token)
         if value is not token.value and (value != token.value or isinstance(value, JsonNumber) != token.is_number):
-            pieces += (text[done : token.start], _encode(value))
+            pieces += (text[done : token.start], encode_json(value))
             done = token.end
     pieces.append(text[done:])
     return "".join(pieces)
@@ -221,7 +282,7 @@ def _search_joined(texts: Sequence[str], find: Callable[[str], Sequence[Span]]) 
     return touches
 
 
-def _encode(value: str) -> str:
+def encode_json(value: str) -> str:
     """Encode a value as JSON with as few escapes as possible, because a rule could match in the escapes."""
     if isinstance(value, JsonNumber):
         return str(value)

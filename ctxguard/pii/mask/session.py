@@ -107,7 +107,9 @@ class MaskSession(GivesBack):
             DetectorError: See `text`.
         """
         masking = TextMasking(self._masker, self._names, self._pseudonyms)
-        return mask_together(texts, masking.find, self.own if is_own else self.text, masking.hidden)
+        # A value that is found once another is replaced may be split, too.
+        find = partial(masking.find_in_rounds, redaction=self._masker.redaction)
+        return mask_together(texts, find, self.own if is_own else self.text, masking.hidden)
 
     @property
     def known(self) -> tuple[int, int]:
@@ -616,7 +618,7 @@ def _cut_values(
                 shares.append(_Piece(piece.number, piece.start + start, piece.text[start:end]))
         # a value that is found in one text alone does not continue in the next text: `jane@mail.org` and `Then …`
         held = dict(texts)
-        if len(shares) > 1 and not any(_overlaps_any(find(held[share.number]), share) for share in shares):
+        if len(shares) > 1 and not any(_covers(find(held[share.number]), share) for share in shares):
             yield span, joined[span.start : span.end], shares
 
 
@@ -629,5 +631,5 @@ def _pieces(texts: Sequence[tuple[int, str]]) -> Iterator[_Piece]:
             yield _Piece(number, len(text) - _REACH, text[-_REACH:])
 
 
-def _overlaps_any(spans: Sequence[Span], share: _Piece) -> bool:
-    return any(span.start < share.start + len(share.text) and share.start < span.end for span in spans)
+def _covers(spans: Sequence[Span], share: _Piece) -> bool:
+    return any(span.start <= share.start and share.start + len(share.text) <= span.end for span in spans)

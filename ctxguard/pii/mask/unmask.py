@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.mask.json_text import (
+    JsonDepth,
     JsonNumber,
     JsonToken,
+    encode_json,
     holds_json,
     is_json,
     json_tokens,
@@ -48,10 +49,12 @@ _START: Final = (
     rf"|&l?t?|{_OPEN_ESCAPE}|(?<![\w<&;])[A-Z][A-Z_]{{0,40}}(?:\d[\d_]{{0,10}}{_OPEN_GREATER})?)"
 )
 _OPEN_TEXT: Final = re.compile(rf"{_START}\Z")
-_OPEN_ARGUMENTS: Final = re.compile(rf'"(?:{_START}(?:{GREATER}(?:"\s{{0,8}})?)?)?\Z|{_START}\Z')
+# A quote of JSON in a string is escaped.
+_MARK: Final = r'\\{0,15}"'
+_OPEN_ARGUMENTS: Final = re.compile(rf"{_MARK}(?:{_START}(?:{GREATER}\\{{0,15}}(?:\"\s{{0,8}})?)?)?\Z|{_START}\Z")
 _MAY_BEGIN: Final = re.compile(r'["<&\\A-Z]')
 """Matches the first character of what `_OPEN_TEXT` and `_OPEN_ARGUMENTS` match. It is ten times as fast."""
-_QUOTED: Final = re.compile(rf'"{LESS}{PSEUDONYM.pattern[1:-1]}{GREATER}"(?!\s*:)')
+_QUOTED: Final = re.compile(rf'(\\*)"{LESS}{PSEUDONYM.pattern[1:-1]}{GREATER}(\\*)"(?!\s*:)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ def _restore_until(
     *,
     escaped: bool,
     links: Links | None,
-    is_json: bool = False,
+    json_depth: JsonDepth | None = None,
 ) -> tuple[str, int, int]:
     """Restore the placeholders of a text that begin in a part of it, judging each by the text before and after it.
 
@@ -112,15 +115,16 @@ def _restore_until(
         escaped: Whether to escape values for use inside a JSON string.
         links: Has read the text before the part, and reads the part. Placeholders in links that leak are kept. None
             restores all.
-        is_json: Whether the text is JSON, in which values that were numbers lose the quotes around their placeholders.
+        json_depth: Has read the text before the part, if it is JSON, and reads the part. Values in JSON in a string are
+            escaped once more, and values that were numbers lose the quotes around their placeholders.
 
     Returns:
         The part with values restored, the number of values, and the offset at which the part ends: `end`, or behind a
         placeholder that begins before `end`.
     """
     pieces: list[str] = []
-    count, done, unread = 0, start, list[str]()
-    read = None if links is None else links.read_json if is_json else links.read
+    count, done, unread, counted = 0, start, list[str](), start
+    read = None if links is None else links.read if json_depth is None else links.read_json
     free = end if links is None else links.none_until(text, start)
     for match in SPELLED.finditer(text, start):
         if match.start() >= end:
@@ -138,27 +142,54 @@ def _restore_until(
         if original is None:
             continue
         count += 1
-        written = _write(original.value, match[0], escaped=escaped)
-        if is_json and original.is_number and (quoted := _QUOTED.match(text, max(start, first - 1))) is not None:
-            first, last = quoted.span()
-            written = original.value
+        depth = int(escaped)
+        if json_depth is not None:
+            json_depth.read(text[counted:first])
+            counted, depth = first, max(1, json_depth.depth)
+        first, last, written = _replacement(match, original, start, depth, is_json=json_depth is not None)
         pieces += (text[start:first], written)
         start = last
     if read is not None:
         read("".join((*unread, text[done:end])))
     pieces.append(text[start:end])
-    return "".join(pieces), count, max(start, end)
+    end = max(start, end)
+    if json_depth is not None:
+        json_depth.read(text[counted:end])
+    return "".join(pieces), count, end
 
 
-def _write(value: str, spelled: str, *, escaped: bool) -> str:
-    """Return a value as it replaces a placeholder, escaped as often as the placeholder's brackets are."""
-    if "\\" not in spelled:
-        return json.dumps(value)[1:-1] if escaped else value
+def _replacement(
+    match: re.Match[str], original: Original, start: int, depth: int, *, is_json: bool
+) -> tuple[int, int, str]:
+    """Return where a placeholder begins and ends, and what replaces it. For a number in JSON, that includes its quotes.
+
+    Args:
+        match: The placeholder.
+        original: Its value.
+        start: The offset behind which the quotes have to begin.
+        depth: Number of JSON strings around the placeholder, which says how often its quotes are escaped.
+        is_json: Whether the text is JSON.
+    """
+    if is_json and original.is_number:
+        backslashes = 2 ** (depth - 1) - 1
+        quoted = _QUOTED.match(match.string, max(start, match.start() - 1 - backslashes))
+        if quoted is not None and len(quoted[1]) == len(quoted[4]) == backslashes:
+            return *quoted.span(), original.value
+    return *match.span(), _write(original.value, match[0], depth)
+
+
+def _write(value: str, spelled: str, depth: int) -> str:
+    """Return a value as it replaces a placeholder in `depth` strings of JSON.
+
+    It is escaped at least as often as the placeholder's brackets are.
+    """
+    if not depth and "\\" not in spelled:
+        return value
     slashes, closing = len(spelled) - len(spelled.lstrip("\\")), _CLOSING.search(spelled)
     # `\\u003c` is a bracket that is escaped twice, but `\\\u003c` is a backslash, and a bracket that is escaped once.
     own, last = (number & -number for number in (slashes, 0 if closing is None else len(closing[1])))
-    for _ in range(max(int(escaped), own.bit_length(), last.bit_length())):
-        value = json.dumps(value)[1:-1]
+    for _ in range(max(depth, own.bit_length(), last.bit_length())):
+        value = encode_json(value)[1:-1]
     return spelled[: slashes - own] + value
 
 
@@ -212,9 +243,9 @@ def restore_arguments(
         is_inner: Whether the text is the value of a string in JSON.
     """
     if not is_json(text):
-        is_read_as_json = starts_json(text)
+        json_depth = JsonDepth() if starts_json(text) else None
         plain, count, _ = _restore_until(
-            text, 0, len(text), pseudonyms, escaped=True, links=links, is_json=is_read_as_json
+            text, 0, len(text), pseudonyms, escaped=True, links=links, json_depth=json_depth
         )
         return Restored(plain, count, tuple(_unknown(text, pseudonyms)))
     parts: list[Restored] = []
@@ -402,6 +433,7 @@ class UnmaskStream:
         self._before = ""
         self._arguments = arguments
         self._is_json: bool | None = None if arguments else False
+        self._json_depth: JsonDepth | None = None
         self._pending = ""
         self._open = ""
         self.unknown: list[str] = []
@@ -445,6 +477,7 @@ class UnmaskStream:
         """Return the first characters of the pending text with values restored, as they are in the whole text."""
         if self._is_json is None and self._pending.strip():
             self._is_json = starts_json(self._before + self._pending)
+            self._json_depth = JsonDepth() if self._is_json else None
         if _MAY_HOLD.search(self._pending) is None:
             return self._pass_on(size)
         text, start = self._before + self._pending, len(self._before)
@@ -456,7 +489,7 @@ class UnmaskStream:
             self._pseudonyms,
             escaped=self._arguments,
             links=self._links,
-            is_json=bool(self._is_json),
+            json_depth=self._json_depth,
         )
         self._pending = text[end:]
         self._before = text[max(0, end - _SIGNS_BEFORE) : end]
@@ -467,6 +500,8 @@ class UnmaskStream:
         plain, self._pending = self._pending[:size], self._pending[size:]
         if self._links is not None:
             (self._links.read_json if self._is_json else self._links.read)(plain)
+        if self._json_depth is not None:
+            self._json_depth.read(plain)
         self._before = plain[-_SIGNS_BEFORE:] or self._before
         return plain
 

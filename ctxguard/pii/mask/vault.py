@@ -355,7 +355,14 @@ class SessionVault(GivesBack):
         """Read the session's records, if not done yet. A number whose record was deleted still counts as assigned."""
         if self._is_loaded:
             return
+        try:
+            self._read_all()
+        except BaseException:
+            self.reload(self._records.namespace)  # a value that was not read would get a second placeholder
+            raise
         self._is_loaded = True
+
+    def _read_all(self) -> None:
         noted = self._records.noted_numbers()  # read first, because a number is noted after its record is written
         names = self._records.names()
         for name in highest_of([*noted, *names]):
