@@ -121,7 +121,7 @@ def main() -> None:
     budgets = [int(float(text.removesuffix("k")) * 1_000) for text in arguments.budget.split(",")]
     able, absent = contestants(arguments.only, arguments.modules)
     calls = [call for path in arguments.add for call in added(path)]
-    for outcome in play(recordings(arguments.sessions), able, budgets, processes=arguments.processes):
+    for _, outcome in play(recordings(arguments.sessions), able, budgets, processes=arguments.processes):
         if isinstance(outcome, Skipped):
             print(f"skipped {outcome}", file=sys.stderr)
         else:
