@@ -8,7 +8,7 @@ memories of a person, every second message a question), and *agent* (one request
 of recordings where these are there (`recordings.py`); without them, of the invented sessions of `invented.py` with
 personal data of the templates in `pii_templates.py` in every message of a user, and the first line says so.
 
-All figures are processor time in one process, after one short call that loads rules and vocabulary. *First sight* is
+All figures are processor time in one process, after `ctxguard.warm()`, which loads rules and vocabulary, and one call. *First sight* is
 the first call on a history that the process does not know, with masking and all checks; its ratio is to counting the
 same texts with the same tokenizer. *Next* is the call after one more message of a growing history: after a message of
 the user, or after any other one. Masking the new message is part of it. *List* hands over the whole list each time, as
@@ -36,7 +36,7 @@ from random import Random
 
 from recordings import RECORDINGS
 
-from ctxguard import Stabilizer
+from ctxguard import Stabilizer, warm
 from ctxguard.errors import BudgetExceededError
 from ctxguard.tokens import find_counter
 from ctxguard_openai import stabilize_messages
@@ -309,6 +309,7 @@ def main() -> None:
         doors([int(each) for each in (options.sizes or "4000,20000").split(",")], options.budget)
         return
     print("messages: " + ("recordings" if RECORDINGS.is_dir() else "invented sessions with personal data of templates"))
+    print(f"ctxguard.warm(): {spent(warm):.2f} s")
     stabilize_messages([{"role": "user", "content": "mail a@b.example"}], Stabilizer(options.budget, counter=COUNTER))
     sizes = [1_000] if options.quick else [int(each) for each in (options.sizes or "1000,5000").split(",")]
     for size in sizes:

@@ -105,10 +105,14 @@ def goals(rows: list[Compared]) -> None:
         ("Anthropic, within 5% or 30 tokens", anthropic, lambda row: row.is_within(0.05, 30)),
         ("Anthropic, too low by more than 5% and 20 tokens", anthropic, lambda row: row.is_under),
         ("Gemini, Mistral and the others, within 10% or 10 tokens", others, lambda row: row.is_within(0.1, 10)),
-        ("all of these, reported above our count and its margin", countable, lambda row: row.exceeds),
-        ("the same where something is said to be uncounted as well", plain, lambda row: row.exceeds),
+        (
+            "all of these, where the provider reported more than our count and its margin",
+            countable,
+            lambda row: row.exceeds,
+        ),
+        ("the same, with the requests in which something is `uncounted`", plain, lambda row: row.exceeds),
         ("tools of the provider, within 25%", servers, lambda row: row.is_within(0.25, 0)),
-        ("tools of the provider, within 25% or said to be uncounted", servers, is_near_or_said),
+        ("tools of the provider, within 25% or with something `uncounted`", servers, is_near_or_said),
     ]
     print("| goal | requests | share |")
     print("|---|---|---|")
@@ -130,7 +134,7 @@ def is_near_and_said(row: Compared) -> tuple[bool, bool]:
 
 def table(rows: list[Compared]) -> None:
     print(
-        "| API | family | requests | within 3% or 8 | within 5% or 30 | within 10% or 10 | within 25% | under | exceeded | says so | sum |"
+        "| API | family | requests | within 3% or 8 | within 5% or 30 | within 10% or 10 | within 25% | under | exceeded | uncounted | sum |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for (api, family, feature), members in grouped(rows).items():
@@ -165,7 +169,7 @@ def growth(path: Path) -> None:
     print(
         f"\nGrowth of a coding agent's prompt (Claude, {len(steps)} steps): {total:.2f} in the sum, "
         f"{within:.0%} of steps within 15%; 10th percentile {low:.2f}, median {median:.2f}, 90th {high:.2f}; "
-        f"counted too high by more than 15%: {above} of the others"
+        f"steps counted too high by more than 15%: {above}"
     )
 
 
@@ -206,13 +210,12 @@ def anchored(prompts: Iterable[tuple[Count, Count]]) -> None:
     """Print by how much counts err, and where the answer before anchors them: by a factor, or by what was added since."""
     errors: defaultdict[float, list[tuple[float, ...]]] = defaultdict(list)
     for before, (counted, reported) in prompts:
-        factor = Calibration().compared(before[1], before[0], WINDOW).correction  # as the window of a guard does it
+        # as the window of a guard does it
+        factor = Calibration().with_comparison(before[1], before[0], WINDOW).correction
         estimates = (counted, counted * factor, before[1] + counted - before[0])
         length = next(most for most in LENGTHS if reported < most)
         errors[length].append(tuple(abs(estimate / reported - 1) for estimate in estimates))
-    print(
-        "\n| requests that continue an answered one, up to | requests | our count errs by | times a factor | as growth |"
-    )
+    print("\n| reported tokens, up to | requests | error of our count | with the factor | as growth |")
     print("|---|---|---|---|---|")
     for length, found in sorted(errors.items()):
         means = " | ".join(f"{sum(values) / len(found):.1%}" for values in zip(*found, strict=True))
@@ -231,8 +234,9 @@ def long_requests(path: Path) -> None:
         short = [reported / counted - 1 for counted, reported in held if reported >= LONG_FROM]
         sources[found[0] if found else name] += short
     shipped = margin_of(find_counter(model="claude-sonnet-4-5")).share
+    columns = ("requests", "margin that covers 95% of them", "share of the other session that it covers")
     print(
-        f"\n| session (Claude 4), from {LONG_FROM:,} tokens on | requests | 95% need | covers of the others | {shipped:.0%} covers |"
+        f"\n| session (Claude 4), from {LONG_FROM:,} tokens on | {' | '.join(columns)} | share that {shipped:.0%} covers |"
     )
     print("|---|---|---|---|---|")
     for name, short in sources.items():

@@ -211,7 +211,7 @@ def settings_taken(policy: str, given: Iterable[str], general: AbstractSet[str])
     Raises:
         ConfigError: If the policy is unknown, or a setting is neither one of the policy's nor a general one.
     """
-    if policy not in POLICIES:
+    if not isinstance(policy, str) or policy not in POLICIES:
         known = ", ".join(POLICIES)
         raise ConfigError(f"unknown policy {policy!r}{nearest(policy, POLICIES)}; known are {known}", setting="policy")
     own = policy_settings(policy)

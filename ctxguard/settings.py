@@ -190,6 +190,27 @@ def whole_number(value: object, setting: str, *, unit: str = "", least: int = 0)
     return value
 
 
+def valid_share(value: object, setting: str, *, zero: bool = False, one: bool = True) -> float:
+    """Return `value` if it is a share: a number between 0 and 1.
+
+    Args:
+        value: The value to check.
+        setting: Name of the setting, for the error message.
+        zero: Whether 0 is valid.
+        one: Whether 1 is valid.
+
+    Raises:
+        ConfigError: If the value is not a number, or out of range.
+    """
+    limits = f"{'at least' if zero else 'above'} 0 and {'at most' if one else 'below'} 1"
+    error = ConfigError(f"{setting} is a share {limits}, not {_quote(value)}", setting=setting)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise error
+    if not (0 < value < 1 or (zero and value == 0) or (one and value == 1)):
+        raise error
+    return value
+
+
 def switch(value: object, setting: str) -> bool:
     """Return `value` if it is True or False.
 
@@ -255,16 +276,17 @@ def valid_budget(budget: object) -> int | str:
     return whole_number(budget, "budget", unit="tokens", least=1)
 
 
-def one_of(value: T, known: object, setting: str) -> T:
-    """Return `value` if it is one of the values of `known`, a `Literal` type.
+def one_of(value: T, known: Any, setting: str) -> T:  # noqa: ANN401 - a special form of `typing`, or a class
+    """Return `value` if it is one of the values of `known`, a `Literal` type or an enumeration.
 
     Raises:
         ConfigError: If the value is not valid; the message lists the valid values.
     """
     from typing import get_args  # imported here because it takes longer to import than this module
 
-    *words, last = map(repr, get_args(known))
-    if value not in get_args(known):
+    values = get_args(known) or tuple(known)
+    *words, last = (repr(str(each)) for each in values)
+    if value not in values:
         raise ConfigError(f"{setting} is {', '.join(words)} or {last}, not {value!r}", setting=setting)
     return value
 
@@ -300,13 +322,33 @@ def opened(store: T) -> T:
     """Return `store`, which is an open store or None.
 
     Raises:
-        ConfigError: If it is the path or URL of a store, which has to be opened first.
+        ConfigError: If it is something else, such as the path or URL of a store, which has to be opened first.
     """
-    from pathlib import PurePath  # imported here because it takes longer to import than this module
-
-    if isinstance(store, str | PurePath):
-        raise ConfigError("store is an open store, not the place of one; write open_store('…')", setting="store")
+    is_open = callable(getattr(store, "put_new", None)) and not isinstance(store, type)
+    if store is not None and not is_open:
+        given = store.__name__ if isinstance(store, type) else type(store).__name__
+        raise ConfigError(f"store is an open store, not {given}; write open_store('FILE or URL')", setting="store")
     return store
+
+
+def listed(given: object, kind: type[T], setting: str) -> tuple[T, ...]:
+    """Return a list of objects of one class as a tuple.
+
+    Args:
+        given: The list that was passed for the setting.
+        kind: The class of its members.
+        setting: Name of the setting, for error messages.
+
+    Raises:
+        ConfigError: If `given` is not a list, or a member is an instance of another class.
+    """
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        raise ConfigError(f"{setting} is a list of {kind.__name__}, not {type(given).__name__}", setting=setting)
+    for member in given:
+        if not isinstance(member, kind):
+            message = f"{setting} is a list of {kind.__name__}, but contains {type(member).__name__}"
+            raise ConfigError(message, setting=setting)
+    return tuple(given)
 
 
 def callables(given: Sequence[C], setting: str, *, named: bool = False) -> tuple[C, ...]:

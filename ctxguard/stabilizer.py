@@ -87,7 +87,7 @@ class Stabilizer:
             budget is a share (see `ctxguard.tokens.families`).
         headroom: The part of the budget that is kept free for the reply and for errors in our token counts: a number of
             tokens (`1_000`), a share of the budget (`0.1`), or `"measured"`. `"measured"` keeps free the counting error
-            that 99% of recorded requests to models of the same family did not exceed. Once the history contains counts
+            that 98% of recorded requests to models of the same family did not exceed. Once the history contains counts
             that the provider reported (`Artifact.reported`), only a third of this is kept free. Without `model`,
             `"measured"` keeps nothing free, and the report states that the counts are not those of a provider. If the
             provider reported more tokens than we counted, later counts are corrected, see `docs/tokens.md`. With 0, our

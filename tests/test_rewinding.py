@@ -13,7 +13,7 @@ from ctxguard.compaction import HistoryCompactor
 from ctxguard.config import CompactionConfig
 from ctxguard.pii import PEOPLE, STANDARD, Masker
 from ctxguard.stages import MaskPII
-from ctxguard.stages.fold import Fold
+from ctxguard.stages.fold import WindowFold
 from ctxguard.testing import broken_histories, histories
 
 PEOPLE_SAY = (
@@ -169,8 +169,8 @@ def with_passages(history):
 
 def test_passages_in_the_request_alone_do_not_repeat_earlier_cuts(monkeypatch):
     cuts = []
-    cut = Fold.cut
-    monkeypatch.setattr(Fold, "cut", lambda self, state, number: cuts.append(number) or cut(self, state, number))
+    cut = WindowFold.cut
+    monkeypatch.setattr(WindowFold, "cut", lambda self, state, number: cuts.append(number) or cut(self, state, number))
     stabilizer = Stabilizer(1_500, counter="estimate")
     history = conversation(60)
     asked = [position for position, artifact in enumerate(history) if artifact.kind == "user"]
@@ -184,8 +184,8 @@ def test_passages_in_the_request_alone_do_not_repeat_earlier_cuts(monkeypatch):
 
 def test_a_conversation_keeps_its_memory_while_another_with_the_same_beginning_goes_on(monkeypatch):
     cuts = []
-    cut = Fold.cut
-    monkeypatch.setattr(Fold, "cut", lambda self, state, number: cuts.append(number) or cut(self, state, number))
+    cut = WindowFold.cut
+    monkeypatch.setattr(WindowFold, "cut", lambda self, state, number: cuts.append(number) or cut(self, state, number))
     stabilizer = Stabilizer(1_500, counter="estimate")
     beginning, history = conversation(20), conversation(40)
     others = [*beginning, *(Artifact("user", f"What about parcel {n}? {'It matters. ' * 20}") for n in range(30))]

@@ -56,7 +56,7 @@ async def of_coroutine(draft):
             lambda: HistoryCompactor(summarizer=5),
             "not int; make one of a model with pydantic_ai_summ",
         ),
-        (lambda: BoundToolOutput(store="results.db"), "store is an open store, not the place of one; write open_store"),
+        (lambda: BoundToolOutput(store="results.db"), "store is an open store, not str; write open_store"),
         (lambda: HistoryCompactor(store=Path("summaries.db")), "store is an open store"),
         (lambda: context_result("default", store="results.db"), "store is an open store"),
         (lambda: recall_tool("results.db"), "store is an open store"),

@@ -55,7 +55,7 @@ _TITLES: Final = {
     "said": "What people said since, in order:",
     "matching": "What else is about these things:",
     "files": "Files and their last use:",
-    "open": "How it stands:",
+    "open": "Current state:",
 }
 _Line = tuple[str, tuple[int, int]]
 """A string with its place: the index of an exchange in the history, and a position in that exchange."""

@@ -25,7 +25,7 @@ from ctxguard.draft import Ask, Draft, StageResult
 from ctxguard.errors import ConfigError, SummarizerError
 from ctxguard.history import SUMMARY, write_record
 from ctxguard.history.records import leading_records
-from ctxguard.settings import OfOneProcess, adapter_of, instance, opened
+from ctxguard.settings import OfOneProcess, adapter_of, instance, opened, whole_number
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.artifact_counter import MESSAGE_TOKENS
@@ -139,8 +139,6 @@ class HistoryCompactor(OfOneProcess):
     ) -> None:
         from ctxguard.stores import MemoryStore
 
-        if max_input < 1 or max_failures < 1:
-            raise ConfigError("max_input and max_failures must be 1 or more", setting="max_input")
         chosen = load_context_config().compaction if config is None else config
         self.config = instance(chosen, CompactionConfig, "config")
         self.keep_recent = keep_recent
@@ -149,8 +147,8 @@ class HistoryCompactor(OfOneProcess):
             MemoryStore(max_bytes=64_000_000) if store is None else opened(store),
             instructions,
             timeout,
-            max_input,
-            Breaker(max_failures),
+            whole_number(max_input, "max_input", unit="tokens", least=1),
+            Breaker(whole_number(max_failures, "max_failures", unit="failures", least=1)),
         )
         self._shared = _Shared(self.summaries, rules, on_compaction)
         self._counter = ArtifactCounter(find_counter(counter))

@@ -7,7 +7,7 @@ calls and their results, or any other single message. A cut is one compaction.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
@@ -17,7 +17,8 @@ from ctxguard.compaction.summaries import key_of
 from ctxguard.compaction.transcript import transcript
 from ctxguard.config import CompactionConfig
 from ctxguard.draft import Draft
-from ctxguard.history import RECALLED, SUMMARY, History, record_title, write_record
+from ctxguard.history import RECALLED, SUMMARY, record_title, write_record
+from ctxguard.history.conversation import Fold
 
 _SUMMARY_SHARE: Final = 3  # one third of the target is reserved for the summary
 _LEAST_SUMMARY: Final = 400  # minimum tokens reserved for the summary, if the target has as many
@@ -59,7 +60,6 @@ class _State:
     """The state of a plan after a number of exchanges.
 
     Attributes:
-        seen: Number of exchanges processed so far.
         cuts: The compactions so far, oldest first.
         fixed: Number of tokens in artifacts that are never summarized.
         authority: Number of system and task artifacts that `fixed` includes.
@@ -67,7 +67,6 @@ class _State:
         allowance: Number of tokens reserved for the summary of the last cut, whether the summary uses them or not.
     """
 
-    seen: int = 0
     cuts: tuple[_Compaction, ...] = ()
     fixed: int = 0
     authority: int = 0
@@ -79,7 +78,7 @@ class _State:
         return self.cuts[-1] if self.cuts else _Compaction()
 
 
-class CompactionPlan:
+class CompactionPlan(Fold[_State]):
     """Decides at which exchanges one conversation is compacted.
 
     If the budget is below `max_tokens`, both numbers of `config` shrink in proportion.
@@ -89,49 +88,40 @@ class CompactionPlan:
         config: The number of tokens above which to compact, and the target of a compaction.
         keeps_latest: Whether the last user message and the latest messages are never summarized. In a chain with a
             budget, the checks require this.
-
-    Attributes:
-        state: The state after all exchanges taken in so far.
     """
 
     def __init__(self, draft: Draft, config: CompactionConfig, *, keeps_latest: bool) -> None:
+        super().__init__(draft.counter.artifact, draft.memory, _State())
         self.draft = draft
         self._keeps_latest = keeps_latest
-        self.history = History(draft.counter.artifact, memory=draft.memory)
         self.limit = min(config.max_tokens, draft.budget)
         self._target = config.target_tokens * self.limit // config.max_tokens
-        self._settled = self.state = _State()
         self._heading = draft.counter.artifact(Artifact(Kind.USER, write_record(SUMMARY, "")))
         self._least = self._heading + _LEAST_TEXT
         self._task: int | None = None
         self._keys: dict[tuple[int, _Compaction], str] = {}
 
-    def extend(self, artifacts: Sequence[Artifact]) -> None:
-        """Continue with what is new in the history. The last exchange may still grow, so it is judged each time."""
-        memory = self.draft.memory
-        for artifact in memory.new(artifacts):
-            self.history.append(artifact)
-            if self._task is None and self.draft.keep_task and (task := self.history.task(self.limit)) is not None:
-                memory.set(self, "_task", task)
-            while self._settled.seen < len(self.history) - 1:
-                memory.set(self, "_settled", self._advance(self._settled))
-        self.state = self._advance(self._settled) if len(self.history) else self._settled
+    @property
+    def state(self) -> _State:
+        """The state after the whole history."""
+        return self.current()
 
     @property
     def excess(self) -> int:
         """Number of tokens by which the compacted history exceeds the limit; 0 or negative if the history fits."""
         return self._total(self.state) - self.limit
 
-    def _advance(self, state: _State) -> _State:
+    def step(self, state: _State, number: int) -> _State:
         """Return the state after one more exchange, with a new cut if the history does not fit."""
-        number, history = state.seen, self.history
+        history = self.history
+        if self._task is None and self.draft.keep_task and history.task(self.limit) == number:
+            self.draft.memory.set(self, "_task", number)
         unit = history.spans[number]
         authority = bisect_left(history.authority, unit.start)
         fixed = state.fixed + sum(history.costs[p] for p in history.authority[state.authority : authority])
         stays = self._stays(number)
         state = replace(
             state,
-            seen=number + 1,
             authority=authority,
             fixed=fixed + unit.tokens * stays,
             tokens=state.tokens + self._tokens_of(number) * (not stays),

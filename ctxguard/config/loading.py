@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from ctxguard.config.models import ContextConfig, TruncationConfig, home_of, nearest_of
 from ctxguard.errors import ConfigError, reason_of
+from ctxguard.settings import instance
 
 ENVIRONMENT_PREFIX: Final = "CTXGUARD_"
 FILE_NAMES: Final = ("ctxguard.yaml", "config.yaml")
@@ -48,7 +49,7 @@ def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextCo
         return _load(None, (0, 0), overrides, searched=True)
     try:
         stat = file.stat()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # the second for a path with a null character
         raise ConfigError(f"{file}: {reason_of(error)}; name a YAML file") from None
     return _load(file.absolute(), (stat.st_mtime_ns, stat.st_size), overrides, searched=path is None)
 
@@ -70,6 +71,15 @@ def _is_setting(variable: str) -> bool:
     return variable.startswith(ENVIRONMENT_PREFIX) and name in ContextConfig.model_fields
 
 
+def chosen_config(config: ContextConfig | None) -> ContextConfig:
+    """Return `config`, or if it is None, `load_context_config()`.
+
+    Raises:
+        ConfigError: If `config` is something else, such as the path of a file, or the file cannot be read.
+    """
+    return load_context_config() if config is None else instance(config, ContextConfig, "config")
+
+
 def get_truncation_config(name: str = "default", *, config: ContextConfig | None = None) -> TruncationConfig:
     """Return a truncation preset.
 
@@ -80,7 +90,7 @@ def get_truncation_config(name: str = "default", *, config: ContextConfig | None
     Raises:
         ConfigError: If there is no preset with this name.
     """
-    presets = (config or load_context_config()).truncation
+    presets = chosen_config(config).truncation
     if name not in presets:
         raise ConfigError(f"unknown truncation preset {name!r}{nearest_of(name, presets)}", setting="truncation")
     return presets[name]

@@ -11,7 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from ctxguard.config import ContextConfig, load_context_config
+from ctxguard.config import ContextConfig
+from ctxguard.config.loading import chosen_config
 from ctxguard.content.documents import DEFAULT_CACHE, convert, read_sheets
 from ctxguard.content.images import BinaryContent, fit_image
 from ctxguard.content.opening import (
@@ -114,7 +115,7 @@ def read_file(
             unknown, or the configuration cannot be read.
     """
     _validate(path, lines, rows, max_tokens)
-    settings = config or load_context_config()
+    settings = chosen_config(config)
     requested = max_tokens or settings.max_tokens_per_file
     request = _Request(
         settings,
@@ -239,7 +240,7 @@ def _selected_rows(file: BinaryIO, encoding: str, first: int, last: int) -> str:
 def _read_document(file: BinaryIO, kind: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
     text = convert(file, kind.value, cache_dir=request.cache_dir)
     if not text.strip():
-        text = "[holds no text; pages that are pictures need text recognition]\n"
+        text = "[contains no text; pages that are images need text recognition]\n"
     return _show_text(text, kind, metadata, request)
 
 
@@ -259,7 +260,7 @@ def _read_spreadsheet(
     processor = read_sheets(text, limits, rows=request.rows)
     whole = processor.view(1 << 40)
     if not whole.text:
-        return _result(Bounded("[holds no filled cells]\n", TruncationInfo(rows_total=0), file_type), metadata)
+        return _result(Bounded("[contains no filled cells]\n", TruncationInfo(rows_total=0), file_type), metadata)
     tokens = request.count(whole.text)
     view = whole if tokens <= request.max_tokens else fit(processor, request.max_tokens, request.count, 2.5)
     shown = tokens if view is whole else request.count(view.text)

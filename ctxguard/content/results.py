@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar, cast, overload
 
-from ctxguard.config import ContextConfig, TruncationConfig, get_truncation_config, load_context_config
+from ctxguard.config import ContextConfig, TruncationConfig, get_truncation_config
+from ctxguard.config.loading import chosen_config
 from ctxguard.content.opening import decode, find_encoding
 from ctxguard.errors import ConfigError, StoreError
 from ctxguard.settings import instance, opened
@@ -330,7 +331,7 @@ def _place(
         return store
     if workspace is not None:
         return _Folder(Path(workspace), file_type)
-    return _shared_store((config or load_context_config()).stabilizer.store)
+    return _shared_store(chosen_config(config).stabilizer.store)
 
 
 @functools.lru_cache(maxsize=8)

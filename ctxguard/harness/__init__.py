@@ -6,7 +6,7 @@ from ctxguard.harness.checking import check_session
 from ctxguard.harness.judging import Figures
 from ctxguard.harness.pricing import PriceModel
 from ctxguard.harness.recordings import read_sessions
-from ctxguard.harness.replay import SessionReplay, replay, replay_sessions
+from ctxguard.harness.replay import SessionReplay, replay, replay_sessions, replay_settings
 from ctxguard.harness.sessions import RecordedSession, parse_session
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "read_sessions",
     "replay",
     "replay_sessions",
+    "replay_settings",
 ]

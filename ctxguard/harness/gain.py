@@ -33,15 +33,16 @@ MEMORY: Final = 48 << 20
 LONGEST: Final = 6_000
 """Maximum number of characters of the next message that are compressed."""
 SEES: Final = (
-    "Support counts names: the paths, ids, and numbers of the agent's next message that only the older history tells, "
-    "found in the request with words around them. It is an upper bound: a list of names passes, too.",
-    "Gain counts bits: by how much the request shortens the next message for a compressor; 0 is what any valid request "
-    "holds, 1 the whole history. It rewards verbatim repeats and knows no meaning: it underrates a paraphrase, and a "
-    "rule that the next message does not repeat is worth nothing.",
-    "Newest is the share of the tool outputs that nobody has read yet that is sent, in characters, of those that fit "
-    "into half of the free room; not whether the model needs them.",
-    "Prefix counts the prompts that keep the one before up to its newest exchange, whose outputs may shrink once; "
-    "the bill counts what that costs.",
+    "Support counts names: of the paths, ids, and numbers in the agent's next message that appear only in the older "
+    "history, the share that the request contains together with words around them. It is an upper bound: a bare list "
+    "of names would pass, too.",
+    "Gain counts bits: how much the request helps a compressor with the next message, from 0 (the smallest valid "
+    "request) to 1 (the whole history). It rewards verbatim repetition and knows no meaning: it underrates "
+    "paraphrases, and gives no credit for a rule that the next message does not repeat.",
+    "Newest is how much of the tool outputs that the model has not seen yet is sent, as a share of their characters, "
+    "if they fit into half of the available tokens. It does not say whether the model needs them.",
+    "Prefix is the share of the prompts that extend the one before, up to its newest exchange, whose outputs may be "
+    "shortened once; the bill includes what the others cost.",
 )
 """What each judge can and cannot measure."""
 _SHINGLE: Final = 8

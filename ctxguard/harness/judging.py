@@ -394,17 +394,17 @@ class Judge:
         added = "\n".join(a.text for a in context if id(a.root) not in given)
         counted = _COUNTED.search(added)
         if counted is None:
-            yield Verdict("trail", f"{len(left)} messages have left the context, and nothing in it tells of them")
+            yield Verdict("trail", f"{len(left)} messages were evicted, and nothing in the context mentions them")
             return
         lines = added[counted.end() :]
         steps, listed = int(counted[1]), int(counted[2] or (counted[1] if _STEPS.search(lines) else 0))
         if isinstance(reported, dict) and (steps, listed) != (reported.get("steps"), reported.get("told")):
             figures = f"{reported.get('told')} of {reported.get('steps')}"
-            yield Verdict("trail", f"the trail tells {listed} of {steps} steps, the report says {figures}")
+            yield Verdict("trail", f"the trail lists {listed} of {steps} steps, the report says {figures}")
         words = {word[:_BEGINNING] for word in (*_WORD.findall(lines), *_ANY_WORD.findall(lines))}
         names = list(map(_words_of, left))
         if listed and any(names) and not any(map(words.intersection, names)):
-            yield Verdict("trail", f"the trail tells {listed} steps, and none of {len(left)} messages that have left")
+            yield Verdict("trail", f"the trail lists {listed} steps, and none of {len(left)} evicted messages")
 
 
 _PLACEHOLDER: Final = 24

@@ -80,7 +80,7 @@ def _rows(own: FiguresModel) -> Iterator[tuple[str, str]]:
     )
     worth = f"{share(own.gain)} of what older history is worth in bits, over {counted(own.weighed, 'call')}"
     yield "gain", worth if own.weighed or is_installed() else f"not measured: {install_command('gain')}"
-    yield "newest outputs sent", f"{share(own.newest)} of what fits into half of the free room"
+    yield "newest outputs sent", f"{share(own.newest)} of what fits into half of the available tokens"
     unit = "" if bill.currency == "USD" else " tokens' worth"
     others = f"whole history {money(bill.unmanaged, bill)}, plain trimming {money(bill.trimmed, bill)}"
     yield "bill", f"{money(bill.stabilized, bill)}{unit}; {others}"

@@ -13,12 +13,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Final
+from typing import Final, Generic, TypeVar, cast
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.history.memory import Memory
 from ctxguard.history.records import is_synthetic, listed
 
+State = TypeVar("State")
 _GREETING_WORDS: Final = frozenset(listed("greetings"))
 _MOST_WORDS: Final = 6
 """Maximum number of words of a greeting."""
@@ -299,6 +300,64 @@ class History:
         # the last exchange may still wait for results, and providers refuse results without their call
         kept.update(range(max(0, end - 1), end))
         return sorted(kept)
+
+
+class Fold(Generic[State]):
+    """Folds a growing conversation: `step` returns the state after an exchange, given the state before it.
+
+    The states are remembered, so that a call only processes the exchanges that are new. If the end of the conversation
+    was replaced, the states after it are taken back.
+
+    Args:
+        count: Function that returns the number of tokens of an artifact.
+        memory: The memory of the conversation.
+        before: The state before the first exchange.
+        has_notices: See `History`.
+
+    Attributes:
+        history: The conversation so far.
+        states: The state after each exchange except the last one, which may still grow.
+    """
+
+    def __init__(
+        self, count: Callable[[Artifact], int], memory: Memory, before: State, *, has_notices: bool = False
+    ) -> None:
+        self.history = History(count, memory=memory, has_notices=has_notices)
+        self.states: list[State] = []
+        self._before = before
+        self._memory = memory
+        self._last: tuple[State, Artifact, State] | None = None
+
+    def step(self, state: State, number: int) -> State:
+        """Return the state after an exchange.
+
+        Args:
+            state: The state after the exchange before it.
+            number: Number of the exchange.
+        """
+        raise NotImplementedError
+
+    def extend(self, artifacts: Sequence[Artifact]) -> None:
+        """Continue with what is new in the conversation.
+
+        Args:
+            artifacts: The conversation so far, from its beginning.
+        """
+        for artifact in self._memory.new(artifacts):
+            self.history.append(artifact)
+            while len(self.states) < len(self.history) - 1:
+                self._memory.append(self.states, self.current())
+
+    def current(self) -> State:
+        """Return the state after the last exchange, as far as it has arrived."""
+        number, before = len(self.states), self.states[-1] if self.states else self._before
+        if number == len(self.history):
+            return before
+        end = self.history.last(number)
+        # What the previous call worked out about the last exchange is valid unless that exchange has grown.
+        if self._last is None or self._last[0] is not before or self._last[1] is not end:
+            self._memory.set(self, "_last", (before, end, self.step(before, number)))
+        return cast("tuple[State, Artifact, State]", self._last)[2]
 
 
 _MOST: Final = 4_096

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ctxguard.errors import ConfigError
 from ctxguard.history.records import headers_in
 from ctxguard.pii.placeholders import PLACEHOLDER
-from ctxguard.pii.spans import Span, check_text, require_labels
+from ctxguard.pii.spans import Span, check_text, require_labels, require_strings
 from ctxguard.settings import extra
 from ctxguard.tokens.caches import TextCache
 
@@ -92,6 +92,7 @@ class NamesDetector:
     are never edited, are left to the rules."""
 
     def __init__(self, *, labels: Sequence[str] = _LABELS) -> None:
+        require_strings(labels, "labels")
         require_labels(labels, _KINDS, setting="labels")
         if not labels:
             raise ConfigError(f"name one or more of {', '.join(_KINDS)}", setting="labels")

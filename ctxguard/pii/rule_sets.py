@@ -204,10 +204,14 @@ def _check_rules(name: str, rules: object) -> tuple[Rule, ...]:
 
 
 def _check_deny(pairs: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
-    listed = [tuple(require_strings(pair, "deny")) for pair in pairs if not isinstance(pair, str)]
-    if isinstance(pairs, str) or len(listed) < len(list(pairs)) or any(len(pair) != 2 for pair in listed):
+    given = list(pairs) if isinstance(pairs, Iterable) else [pairs]
+    if not all(map(_is_pair, given)):
         raise ConfigError("deny must consist of pairs of a value and its label: (('…', 'LABEL'),)", setting="deny")
-    return tuple((value, label) for value, label in listed)
+    return tuple((value, label) for value, label in given)
+
+
+def _is_pair(given: object) -> bool:
+    return isinstance(given, tuple | list) and [type(member) for member in given] == [str, str]
 
 
 DIGITS: Final = RuleSet("digits", (Rule("digits", "NUMBER", r"\d{3,}", placeholder="[REDACTED]"),))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.draft import Ask, Draft, StageResult
 from ctxguard.errors import ConfigError
-from ctxguard.settings import opened, whole_number
+from ctxguard.settings import opened, valid_share, whole_number
 from ctxguard.stages.arrival import ChangedOnce
 from ctxguard.views.views import NO_LIMITS, Count, FileType, Limits
 
@@ -78,7 +78,7 @@ class BoundToolOutput:
     ) -> None:
         self.tools = _parse_tools(tools or {})
         self.max_tokens = _require_limit(max_tokens, "max_tokens")
-        self.share = _require_share(share, "share")
+        self.share = valid_share(share, "share")
         self.store = opened(store)
 
     def __call__(self, draft: Draft, /) -> StageResult:
@@ -148,12 +148,6 @@ class _Bounding:
 
 def _require_limit(limit: int | None, setting: str) -> int | None:
     return None if limit is None else whole_number(limit, setting, unit="tokens", least=1)
-
-
-def _require_share(share: object, setting: str) -> float:
-    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
-        raise ConfigError(f"{setting} must be above 0 and at most 1, not {share!r}", setting=setting)
-    return share
 
 
 def _parse_tools(tools: object) -> dict[str, ToolBounds]:

@@ -13,17 +13,16 @@ index in the history, and artifacts by their position. Where a number was chosen
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain, takewhile
 from typing import Final, Literal, TypedDict
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft, LeftOut
-from ctxguard.errors import ConfigError
-from ctxguard.history import RECALLED, TRAIL, ExchangeSpan, History, record_title
-from ctxguard.history.conversation import TASK_SHARE
-from ctxguard.settings import one_of
+from ctxguard.history import RECALLED, TRAIL, ExchangeSpan, record_title
+from ctxguard.history.conversation import TASK_SHARE, Fold
+from ctxguard.settings import one_of, valid_share
 from ctxguard.stages.short_views import holds_observation, may_leave, water_level
 from ctxguard.stages.trail import LEAST_NOTE, Note, read_note, said_sentences
 from ctxguard.tokens.artifact_counter import Calibration
@@ -77,9 +76,9 @@ class WindowSettings:
 
     def __post_init__(self) -> None:
         if self.target is not None:
-            _require_share("target", "above 0 and at most 1", self.target, lambda share: 0 < share <= 1)
-        _require_share("trail", "from 0 to below 1", self.trail, lambda share: 0 <= share < 1)
-        _require_share("output_share", "above 0 and at most 1", self.output_share, lambda share: 0 < share <= 1)
+            valid_share(self.target, "target")
+        valid_share(self.trail, "trail", zero=True, one=False)
+        valid_share(self.output_share, "output_share")
         one_of(self.on_overflow, OnOverflow, "on_overflow")
 
     def kept_of(self, tokens: int) -> int:
@@ -89,11 +88,6 @@ class WindowSettings:
 
 WINDOW_SETTINGS: Final = tuple(each.name for each in fields(WindowSettings))
 """The names of the settings of a window."""
-
-
-def _require_share(setting: str, range_text: str, value: object, holds: Callable[[float], bool]) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not holds(value):
-        raise ConfigError(f"{setting} is a share {range_text}, not {value!r}", setting=setting)
 
 
 _NEWEST: Final = 0.5
@@ -201,7 +195,7 @@ class State:
         return chain(self.kept, range(self.judged, self.seen))
 
 
-class Fold:
+class WindowFold(Fold[State]):
     """Folds the exchanges of one conversation into the state of its window.
 
     Args:
@@ -211,14 +205,13 @@ class Fold:
     Attributes:
         draft: That draft.
         settings: Those settings.
-        history: The exchanges of the conversation, to which artifacts are appended as they arrive.
         task: The exchange with the user message that is kept as the task; None if there is none yet.
     """
 
     def __init__(self, draft: Draft, settings: WindowSettings) -> None:
+        super().__init__(draft.counter.artifact, draft.memory, State(fixed=draft.overhead), has_notices=True)
         self.draft = draft
         self.settings = settings
-        self.history = History(draft.counter.artifact, memory=draft.memory, has_notices=True)
         self.task: int | None = None
         self._observed: dict[int, bool] = {}
         self._said: dict[int, int] = {}
@@ -279,9 +272,9 @@ class Fold:
         tokens = sum(history.costs[p] for p in history.authority[state.authority : counted])
         return replace(state, authority=counted, fixed=state.fixed + tokens)
 
-    def step(self, state: State) -> State:
+    def step(self, state: State, number: int) -> State:
         """Return the state after one more exchange. If the context then exceeds the budget, it is cut."""
-        number, history = state.seen, self.history
+        history = self.history
         span = history.spans[number]
         state = self._with_seen(self._calibrated(self.with_authority(state, span.start), span), number)
         # The task is set only when it arrives: decisions at an exchange depend only on earlier exchanges.

@@ -77,9 +77,9 @@ _MARKS: Final = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u0670\u0900-\u09
 """Accents, points, and vowel signs of Latin, Hebrew, Arabic, and Indic scripts. They occur inside words but are not
 letters."""
 _RUN: Final = re.compile(rf"([{_SPACELESS}]+)|(?:(?![{_SPACELESS}])[^\W_]|[{_MARKS}])+")
-_BETWEEN: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
+_BETWEEN: Final = bytes(code if code > 127 or chr(code).isalnum() else 32 for code in range(256))
 """A translation table that replaces all ASCII characters except letters and digits with spaces."""
-_TYPOGRAPHY: Final = {ord(sign): " " for sign in "’‘“”„«»–—…•·→×°€£"}
+_TYPOGRAPHY: Final = re.compile("[’‘“”„«»–—…•·→×°€£]")
 """Signs that make an otherwise plain text lose its fast path."""
 _MOST_TERMS: Final = 64
 """Number of a query's rarest terms that are looked up. With all terms, a pasted log would match half of the index."""
@@ -100,8 +100,8 @@ def words(text: str) -> list[str]:
     engines do: some words are a single character, and a pair is about as rare as a word of other scripts.
     """
     folded = text.casefold()
-    if folded.isascii() or (folded := folded.translate(_TYPOGRAPHY)).isascii():
-        return folded.translate(_BETWEEN).split()
+    if folded.isascii() or (folded := _TYPOGRAPHY.sub(" ", folded)).isascii():
+        return folded.encode().translate(_BETWEEN).decode().split()
     found: list[str] = []
     for run in _RUN.finditer(folded):
         word = run[0]
@@ -196,7 +196,7 @@ def _terms(text: str) -> Iterator[str]:
 
 @lru_cache(1 << 16)
 def _stem(word: str) -> str:
-    return _ENDINGS.sub("", word)
+    return _ENDINGS.sub("", word) if word[-1] in "sgdye" else word
 
 
 def passages_of(text: str, size: int) -> list[str]:

@@ -12,6 +12,7 @@ from ctxguard.config import CompressionLevel
 from ctxguard.draft import Draft
 from ctxguard.history import Memory
 from ctxguard.history.pairing import require_artifacts
+from ctxguard.settings import one_of
 from ctxguard.stages.arrival import ChangedOnce
 from ctxguard.tokens import find_counter
 from ctxguard.views.bounding import bound
@@ -125,7 +126,7 @@ class MessageCompressor:
         summarize_console: bool = True,
         counter: str | TokenCounter | Callable[[str], int] = "auto",
     ) -> None:
-        self.level = CompressionLevel(level)
+        self.level = CompressionLevel(one_of(level, CompressionLevel, "level"))
         by_level = _STRENGTHS.get(self.level)
         self._strength = by_level and _Strength(
             (max_snapshot_depth or by_level.depth) if truncate_snapshots else None,

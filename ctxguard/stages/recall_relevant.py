@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, Change, Draft, LeftOut, StageResult
-from ctxguard.errors import ConfigError, CtxguardError, SummarizerError
+from ctxguard.errors import CtxguardError, SummarizerError
 from ctxguard.history import RECALLED, TRAIL, History, is_asked, record_title, write_record
 from ctxguard.history.records import leading_records
+from ctxguard.settings import valid_share
 from ctxguard.stages.bound_tool_output import bound_text
 from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
 from ctxguard.stages.fold import State
@@ -113,12 +114,8 @@ class RecallRelevant:
     ) -> None:
         if share is None:
             share = 0.5 if embed is None else 0.7
-        if not 0 < share < 1:
-            raise ConfigError(f"share is a share of the budget above 0 and below 1, not {share}", setting="share")
-        if not 0 <= threshold <= 1:
-            raise ConfigError(f"threshold is a share from 0 to 1, not {threshold}", setting="threshold")
-        self.share = share
-        self.threshold = threshold
+        self.share = valid_share(share, "share", one=False)
+        self.threshold = valid_share(threshold, "threshold", zero=True)
         self.embedding = None if embed is None else Embedding(embed, store)
 
     def __call__(self, draft: Draft, /) -> StageResult:

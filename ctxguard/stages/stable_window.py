@@ -36,7 +36,7 @@ from ctxguard.errors import BESIDE, BudgetExceededError
 from ctxguard.history import AUTHORITY, RECALLED, TRAIL, record_title, write_record
 from ctxguard.settings import opened, settings_of
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
-from ctxguard.stages.fold import VIEW, Fold, Shortening, State, WindowOptions, WindowSettings
+from ctxguard.stages.fold import VIEW, Shortening, State, WindowFold, WindowOptions, WindowSettings
 from ctxguard.stages.short_views import shortened
 from ctxguard.stages.trail import Facts, Note, facts_of, write_note
 
@@ -112,12 +112,10 @@ class _Window:
 
     def __init__(self, stage: StableWindow, draft: Draft) -> None:
         self._stage = stage
-        self._fold = Fold(draft, stage.settings)
+        self._fold = WindowFold(draft, stage.settings)
         self._history = self._fold.history
         self._gate = None if stage.recall is None else stage.recall.gate(self._history, draft)
-        self._states = [State(fixed=draft.overhead)]
         self._branch: list[tuple[State, State]] = []
-        self._latest: tuple[State, Artifact, State] | None = None
         self._handles: dict[str, str] = {}
         self._stored: set[str] = set()
         self._shown: dict[int, tuple[tuple[Shortening, bool], Artifact, Artifact, Artifact]] = {}
@@ -126,14 +124,8 @@ class _Window:
 
     def fitted(self, draft: Draft) -> StageResult:
         """Return the draft after eviction, see `StableWindow`."""
-        memory = draft.memory
-        for artifact in memory.new(draft.artifacts):
-            memory.undo(self._shown.clear)
-            self._history.append(artifact)
-            # The last exchange may still grow; `_complete` adds it to a copy of the state.
-            while self._states[-1].seen < len(self._history) - 1:
-                memory.append(self._states, self._advance(self._states[-1]))
-        window = self._complete()
+        self._fold.extend(draft.artifacts)
+        window = self._at_end(self._fold.current())
         state = self._with_recalled(window)
         # By now, exchanges and records were evicted and texts shortened as far as possible.
         if state.total > self._fold.whole_budget(state):
@@ -155,24 +147,12 @@ class _Window:
 
     # -- the state
 
-    def _complete(self) -> State:
-        """Return the state after the whole history, with the last exchange and task artifacts after it."""
-        state = self._states[-1]
-        return self._at_end(self._advance(state) if len(self._history) else state)
-
     def _at_end(self, state: State) -> State:
+        """Return the state after the last exchange and the task artifacts after it."""
         state = self._fold.with_authority(state, len(self._history.artifacts))
         if state.total > self._fold.budget(state) and len(self._history):
             state = self._fold.cut(state, len(self._history) - 1)
         return state
-
-    def _advance(self, state: State) -> State:
-        """Return the state after one more exchange."""
-        last = self._history.last(state.seen)
-        # The result for the last exchange is kept from the previous call; it is valid unless that exchange has grown.
-        if self._latest is None or self._latest[0] is not state or self._latest[1] is not last:
-            self._fold.draft.memory.set(self, "_latest", (state, last, self._fold.step(state)))
-        return cast("tuple[State, Artifact, State]", self._latest)[2]
 
     def _with_recalled(self, state: State) -> State:
         """Return the state that is sent: the window since its last cut, continued with what questions recall.
@@ -182,21 +162,21 @@ class _Window:
         """
         if self._gate is None or state.cut_at is None:
             return state
-        begin, last, branch = state.cut_at, len(self._history) - 1, self._branch
+        begin, last, branch, states = state.cut_at, len(self._history) - 1, self._branch, self._fold.states
         if begin == last:  # the last exchange may still grow, so nothing is remembered of it
             return self._recalling(state, begin)
         # Each state is kept with that of the window after the same exchange, which tells whether it still holds.
-        while branch and not (branch[-1][1].seen <= last and self._states[branch[-1][1].seen] is branch[-1][0]):
+        while branch and not (branch[-1][1].seen <= last and states[branch[-1][1].seen - 1] is branch[-1][0]):
             branch.pop()
         if branch and branch[0][1].seen != begin + 1:
             branch.clear()
         for number in range(begin + len(branch), last):
-            after = self._continued(branch[-1][1]) if branch else self._recalling(self._states[begin + 1], begin)
-            branch.append((self._states[number + 1], after))
+            after = self._continued(branch[-1][1]) if branch else self._recalling(states[begin], begin)
+            branch.append((states[number], after))
         return self._at_end(self._continued(branch[-1][1]))
 
     def _continued(self, state: State) -> State:
-        return self._recalling(self._fold.step(state), state.seen)
+        return self._recalling(self._fold.step(state, state.seen), state.seen)
 
     def _recalling(self, state: State, number: int) -> State:
         """Return the state with tokens for what exchange `number`, if it is a question, recalls."""
@@ -248,7 +228,8 @@ class _Window:
                 is_speech=form.is_speech,
                 is_unread=span.start <= position < span.end,
             )
-            known = self._shown[position] = key, whole, at, view
+            known = key, whole, at, view
+            self._fold.draft.memory.put(self._shown, position, known)
         return known[3]
 
     def _handle(self, text: str) -> str:

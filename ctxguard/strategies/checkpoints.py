@@ -16,7 +16,7 @@ from urllib.parse import quote
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.history import CHECKPOINT, write_record
 from ctxguard.history.records import records_in
-from ctxguard.settings import OfOneProcess, instance, settings_of, whole_number
+from ctxguard.settings import OfOneProcess, instance, listed, opened, settings_of, whole_number
 from ctxguard.strategies.keep import Choice, Keep, Past
 from ctxguard.strategies.sliding_window import Mentions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
@@ -149,11 +149,11 @@ class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
         from ctxguard.stores import MemoryStore
 
         super().__init__(self._choose, self._note_on, name="CheckpointManager")
-        self.phases = phase_rules(tuple(_PHRASES)) if phases is None else tuple(phases)
+        self.phases = phase_rules(tuple(_PHRASES)) if phases is None else listed(phases, PhaseRule, "phases")
         self.max_size = whole_number(max_size, "max_checkpoint_size", unit="tokens", least=1)
-        self.session = session
+        self.session = instance(session, str, "session")
         self.current_phase: str | None = None
-        self._store: Store = MemoryStore() if store is None else store
+        self._store: Store = MemoryStore() if store is None else opened(store)
         self._counter = ArtifactCounter(find_counter(counter))
         self._clock = clock
         self._lock = Lock()

@@ -11,6 +11,7 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import ConfigError
 from ctxguard.history import is_asked
 from ctxguard.history.pairing import require_artifacts
+from ctxguard.settings import instance
 from ctxguard.stages.lexical import LexicalIndex
 from ctxguard.stages.short_views import reports_error
 
@@ -54,7 +55,7 @@ class ImportanceScorer:
     """
 
     def __init__(self, weights: Mapping[str, float] | None = None) -> None:
-        self.weights = dict(WEIGHTS if weights is None else weights)
+        self.weights = dict(WEIGHTS if weights is None else instance(weights, dict, "weights"))
         if unknown := set(self.weights) - set(WEIGHTS):
             raise ConfigError(f"unknown part {min(unknown)!r}; known are {', '.join(WEIGHTS)}", setting="weights")
 

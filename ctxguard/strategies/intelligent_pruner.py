@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from ctxguard.artifacts import Artifact
-from ctxguard.errors import ConfigError
-from ctxguard.settings import whole_number
+from ctxguard.settings import valid_share, whole_number
 from ctxguard.strategies.importance import Importance, ImportanceScorer, Terms
 from ctxguard.strategies.keep import Choice, Keep, Past
 from ctxguard.strategies.merge_similar import repeats, similar_runs
@@ -38,11 +37,7 @@ class PruningRules:
     preserve: tuple[PreservationRule, ...] = DEFAULT_RULES
 
     def __post_init__(self) -> None:
-        if not 0 <= self.importance_threshold <= 1:
-            raise ConfigError(
-                f"importance_threshold is a score from 0 to 1, not {self.importance_threshold}",
-                setting="importance_threshold",
-            )
+        valid_share(self.importance_threshold, "importance_threshold", zero=True)
         whole_number(self.keep_error_context, "keep_error_context", unit="exchanges")
         whole_number(self.keep_latest, "keep_latest", unit="messages")
 

@@ -13,8 +13,7 @@ from typing import Final, Generic, TypeVar, cast
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import CallSettings, Draft
-from ctxguard.history import History
-from ctxguard.history.conversation import TASK_SHARE
+from ctxguard.history.conversation import TASK_SHARE, Fold
 from ctxguard.history.pairing import require_artifacts
 from ctxguard.settings import whole_number
 from ctxguard.stages.arrival import RepairExchanges
@@ -52,7 +51,7 @@ class Choice:
     details: object = None
 
 
-class Past(Generic[Note]):
+class Past(Fold[Note]):
     """The growing conversation in which a strategy chooses the exchanges to keep.
 
     Attributes:
@@ -62,11 +61,11 @@ class Past(Generic[Note]):
     """
 
     def __init__(self, stage: Keep[Note], draft: Draft) -> None:
+        super().__init__(draft.counter.artifact, draft.memory, cast("Note", None))  # a note needs none before it
         self.draft = draft
-        self.history = History(draft.counter.artifact)
-        self.notes: list[Note] = []
+        self.notes = self.states
         self._stage = stage
-        self._memory: dict[type, object] = {}
+        self._kept: dict[type, object] = {}
 
     @property
     def task(self) -> int | None:
@@ -81,21 +80,13 @@ class Past(Generic[Note]):
 
     def memory(self, kind: type[State]) -> State:
         """Return the state that a strategy keeps for this conversation: an instance of `kind`, created on first use."""
-        if kind not in self._memory:
-            self._memory[kind] = kind()
-        return cast("State", self._memory[kind])
+        if kind not in self._kept:
+            self._kept[kind] = kind()
+        return cast("State", self._kept[kind])
 
-    def extend(self, draft: Draft) -> None:
-        """Continue with what is new in a draft, and make a note on each exchange that cannot grow any more."""
-        self.draft = draft
-        for artifact in draft.memory.new(draft.artifacts):
-            self.history.append(artifact)
-        self.note(len(self.history) - 1)
-
-    def note(self, end: int) -> None:
-        """Make a note on each of the first `end` exchanges that does not have one."""
-        for number in range(len(self.notes), end):
-            self.notes.append(self._stage.note(self, number))
+    def step(self, _before: Note, number: int) -> Note:
+        """Return the note of the strategy on an exchange."""
+        return self._stage.note(self, number)
 
     def chosen(self, end: int) -> Draft:
         """Return the draft with the exchanges that are kept. Only the first `end` exchanges are judged."""
@@ -147,7 +138,7 @@ class Keep(Generic[Note]):
         settings = CallSettings(UNLIMITED, ArtifactCounter(find_counter("auto")), keep_recent=1)
         draft = RepairExchanges()(Draft(history, settings, history=history))
         past = self._past(draft)
-        past.note(len(past.history))
+        past.notes += [past.current()] if len(past.history) else []  # nothing more arrives
         return list(past.chosen(len(past.history)).artifacts)
 
     def __call__(self, draft: Draft, /) -> Draft:
@@ -160,7 +151,8 @@ class Keep(Generic[Note]):
         if not draft.memory.is_continued(draft.artifacts):
             draft.memory.clear()
         past = draft.memory.of((self, draft.masking.masks), lambda: Past(self, draft))
-        past.extend(draft)
+        past.draft = draft
+        past.extend(draft.artifacts)
         return past
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.history import RECALLED, History, record_title
-from ctxguard.settings import whole_number
+from ctxguard.settings import listed, whole_number
 from ctxguard.stages.short_views import reports_error
 from ctxguard.strategies.keep import Choice, Keep, Past
 
@@ -144,7 +144,7 @@ class SlidingWindow(Keep[_WindowNote]):
         self, window_size: int = 15, *, rules: Sequence[PreservationRule] = DEFAULT_RULES, every: int | None = None
     ) -> None:
         self.window_size = whole_number(window_size, "window_size", unit="messages", least=1)
-        self.rules = tuple(rules)
+        self.rules = listed(rules, PreservationRule, "rules")
         every = max(1, window_size // 3) if every is None else every
         super().__init__(self._choose, self._note_on, every=every, name="SlidingWindow")
 

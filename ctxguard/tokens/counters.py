@@ -25,7 +25,7 @@ from types import FunctionType
 from typing import Final, Protocol, runtime_checkable
 
 from ctxguard.errors import ConfigError, CtxguardError, TokenizerError
-from ctxguard.settings import install_command
+from ctxguard.settings import install_command, instance
 from ctxguard.tokens.families import NO_MODEL, TEKKEN, Costs, Family, accuracy_of, family_of
 
 ENCODINGS: Final = ("o200k_base", "cl100k_base")
@@ -174,7 +174,7 @@ class ToktokCounter:
             ) from error
         self._batch: Callable[[list[str], str], list[int]] = toktok.batch_count
         self._truncate: Callable[[str, int, str], tuple[str, int]] = toktok.truncate
-        self._encoding = encoding
+        self._encoding = instance(encoding, str, "encoding")
         self.name = f"toktok {encoding}"
         self.accuracy = f"the text exactly by {encoding}; {NO_MODEL}"
         if encoding in ENCODINGS:  # compiled in, and loaded at the first count: loading takes as long as all imports

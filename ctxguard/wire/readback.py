@@ -59,7 +59,7 @@ _TURNS: Final = "read-back"
 """Namespace in the store for turns with hidden calls, which are stored masked."""
 _UNREAD: Final = ("/count_tokens", "/input_tokens", "/compact", ":countTokens")
 """Endings of the paths of requests that do not get a response from a model."""
-_HANDLE: Final = "The handle that a shortened result names, or that stands in brackets in the list of earlier steps."
+_HANDLE: Final = "The handle that a shortened result names, or that is in brackets in the list of earlier steps."
 _PARAMETERS: Final = cast("dict[str, Any]", RECALL_SCHEMA["parameters"])
 Plain = Callable[[list[Item], str], Generator[Ask, object, list[Item]]]
 SCHEMA: Final = {

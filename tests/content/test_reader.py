@@ -483,7 +483,7 @@ def test_old_workbook_shows_its_sheets():
 def test_workbook_without_cells_says_so(tmp_path):
     openpyxl = pytest.importorskip("openpyxl", reason="the extra `files` is not installed")
     openpyxl.Workbook().save(tmp_path / "a.xlsx")
-    assert read(tmp_path / "a.xlsx").content == "[holds no filled cells]\n"
+    assert read(tmp_path / "a.xlsx").content == "[contains no filled cells]\n"
 
 
 def test_single_compressed_file_is_told_of(tmp_path):

@@ -135,7 +135,7 @@ def test_an_emptied_trail_is_found_at_the_first_cut():
     first_cut = next(number for number, call in enumerate(whole.calls, 1) if call.cut)
     assert emptied.places[0].law == "trail"
     assert emptied.places[0].call >= first_cut
-    assert "have left the context" in emptied.places[0].message
+    assert "messages were evicted" in emptied.places[0].message
 
 
 def _telling(draft, change):

@@ -11,7 +11,7 @@ from ctxguard.draft import Draft
 from ctxguard.history import TRAIL, record_title
 from ctxguard.pii import STANDARD, Masker
 from ctxguard.stages import short_views, stable_window
-from ctxguard.stages.fold import Fold
+from ctxguard.stages.fold import WindowFold
 
 
 def work(steps: int) -> list[Artifact]:
@@ -57,7 +57,7 @@ def seen(monkeypatch):
         return counted
 
     for name in ("step", "cut", "with_authority"):
-        monkeypatch.setattr(Fold, name, inside(getattr(Fold, name)))
+        monkeypatch.setattr(WindowFold, name, inside(getattr(WindowFold, name)))
     monkeypatch.setattr(Draft, "mask", counting(Draft.mask, "masked"))
     monkeypatch.setattr(stable_window, "shortened", counting(short_views.shortened, "views"))
     monkeypatch.setattr(stable_window, "write_note", counting(stable_window.write_note, "trails"))

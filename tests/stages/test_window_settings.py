@@ -10,8 +10,9 @@ from ctxguard import Stabilizer
 from ctxguard.config.models import StabilizerConfig
 from ctxguard.errors import ConfigError
 from ctxguard.policies import POLICIES, ChainOptions, ChainSettings, policy_settings
-from ctxguard.stages import StableWindow, WindowSettings
+from ctxguard.stages import BoundToolOutput, RecallRelevant, StableWindow, WindowSettings
 from ctxguard.stages.fold import WindowOptions
+from ctxguard.strategies import PruningRules
 
 WRONG = {"target": 0, "trail": 1, "output_share": 2, "on_overflow": "cut"}
 RIGHT = {"target": 0.5, "trail": 0.2, "output_share": 0.3, "on_overflow": "bound"}
@@ -54,6 +55,26 @@ def test_a_value_out_of_range_is_refused_by_name(door, setting):
         DOORS[door](**{setting: WRONG[setting]})
     assert caught.value.setting.partition(".")[0] == setting
     assert "\n" not in str(caught.value)
+
+
+SHARES = {
+    "target": lambda value: WindowSettings(target=value),
+    "trail": lambda value: WindowSettings(trail=value),
+    "output_share": lambda value: WindowSettings(output_share=value),
+    "share": lambda value: BoundToolOutput(share=value),
+    "share of recall": RecallRelevant,
+    "threshold": lambda value: RecallRelevant(threshold=value),
+    "importance_threshold": lambda value: PruningRules(importance_threshold=value),
+}
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.5, float("nan"), float("inf"), True, "0.5", [0.5]], ids=repr)
+@pytest.mark.parametrize("door", SHARES)
+def test_what_is_no_share_is_refused_by_name(door, value):
+    with pytest.raises(ConfigError, match=f"^{door.partition(' ')[0]} is a share") as caught:
+        SHARES[door](value)
+    assert caught.value.setting == door.partition(" ")[0]
+    SHARES[door](0.5)
 
 
 def test_a_name_that_is_no_setting_is_refused_with_the_nearest():
