@@ -40,6 +40,8 @@ def masked(texts):
             ["x" * 900 + " [REDACTED_EMAIL]", "[REDACTED_EMAIL] " + "y" * 900],
         ),
         (["Write to zora@mailhost.org", "and call"], ["Write to [REDACTED_EMAIL]", "and call"]),
+        (["Write to zora@mailhost.org.", "Fix it"], ["Write to [REDACTED_EMAIL].", "Fix it"]),
+        (["Is it zora@mailhost.org", ".co or not?"], ["Is it [REDACTED_EMAIL]", ".co or not?"]),
         (["order", "411", "1 1111 1111 1111"], ["order", "[REDACTED_CREDIT_CARD]", "[REDACTED_CREDIT_CARD]"]),
         (["one", "two"], ["one", "two"]),
         (["zora@mail"], ["zora@mail"]),

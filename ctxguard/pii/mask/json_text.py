@@ -29,14 +29,14 @@ _AT_ONCE: Final = 2_000
 _OPENERS: Final = frozenset('{["')
 
 
-_QUOTE: Final = re.compile(r'(\\*)"')
+_QUOTE: Final = re.compile(r'(?<!\\)(\\*+)"')
 _SPACE: Final = r"(?:\s|\\+[nrt])*+"
 # The beginning of an object or array, up to its first quote, or the beginning of other text.
 _OPENING: Final = re.compile(rf"{_SPACE}(?:\{{{_SPACE}(?:(\}})|.)|\[{_SPACE}(?:([\[\]{{\d-])|.)|[^\[{{\s])", re.DOTALL)
 _OPEN: Final = re.compile(rf"{_SPACE}[\[{{]{_SPACE}")
 _LONGEST: Final = 64
 """Number of characters after which a string that began with white space alone counts as text."""
-_BACKSLASHES: Final = re.compile(r"\\+\Z")
+_BACKSLASHES: Final = re.compile(r"(?<!\\)\\++\Z")
 
 
 class JsonDepth:

@@ -632,4 +632,9 @@ def _pieces(texts: Sequence[tuple[int, str]]) -> Iterator[_Piece]:
 
 
 def _covers(spans: Sequence[Span], share: _Piece) -> bool:
-    return any(span.start <= share.start and share.start + len(share.text) <= span.end for span in spans)
+    """Return whether findings include all letters and digits of a share of a value, and there are some.
+
+    A full stop behind a value may belong to the value that is found with the next text: `jane@mail.org.` and `Then …`.
+    """
+    letters = [share.start + place for place, sign in enumerate(share.text) if sign.isalnum()]
+    return bool(letters) and all(any(span.start <= place < span.end for span in spans) for place in letters)
