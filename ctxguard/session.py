@@ -227,13 +227,9 @@ def _first(flags: Iterable[bool], default: int) -> int:
     return next(compress(count(), flags), default)
 
 
-def _common_prefix(
-    ones: Sequence[Artifact], others: Sequence[Artifact], is_same: Callable[[Artifact, Artifact], bool] = is_
-) -> int:
-    """Return the number of leading artifacts that `is_same` finds the same in both; by default, the same objects."""
-    most = min(len(ones), len(others))
-    # Usually all are the same, and this check takes half the time of a search.
-    return most if all(map(is_same, ones, others)) else _first(map(not_, map(is_same, ones, others)), most)
+def _common_prefix(ones: Sequence[Artifact], others: Sequence[Artifact]) -> int:
+    """Return the number of leading artifacts that are equal in both."""
+    return _first(map(not_, map(_is_equal, ones, others)), min(len(ones), len(others)))
 
 
 def _equal_prefix(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> int:
@@ -278,19 +274,18 @@ class Runs:
         with self._lock:
             known = [run for run in self._kept if 0 < len(run.given) <= len(history)]
             known.sort(key=lambda run: len(run.given), reverse=True)
-            for is_same in (_is_same, _is_equal):
+            for is_same in (is_, _is_equal):
                 for run in known:
                     # The latest artifact is compared first, because it differs between most conversations.
-                    last = len(run.given) - 1
-                    if not is_same(run.given[last:], history[last : last + 1]):
+                    if not is_same(run.given[-1], history[len(run.given) - 1]):
                         continue
-                    if run.key == key and is_same(run.given, history):
+                    if run.key == key and all(map(is_same, run.given, history)):
                         self._kept.remove(run)
                         return run
             return self._rewind_similar(history, key)
 
     def _rewind_similar(self, history: Sequence[Artifact], key: Hashable) -> Run | None:
-        alike = ((_common_prefix(run.given, history, _is_equal_one), run) for run in self._kept if run.key == key)
+        alike = ((_common_prefix(run.given, history), run) for run in self._kept if run.key == key)
         count, run = max(alike, key=itemgetter(0), default=(0, None))
         if run is None or count < _REPLACED * (len(run.given) - count):
             return None
@@ -307,16 +302,9 @@ class Runs:
                 size -= len(self._kept.pop(0).given)
 
 
-def _is_same(ones: Sequence[Artifact], others: Sequence[Artifact]) -> bool:
-    return all(map(is_, ones, others))
-
-
-def _is_equal(ones: Sequence[Artifact], others: Sequence[Artifact]) -> bool:
-    return all(map(_is_equal_one, ones, others))
-
-
-def _is_equal_one(one: Artifact, other: Artifact) -> bool:
-    return one is other or one == other
+def _is_equal(one: Artifact, other: Artifact) -> bool:
+    # Most texts differ in their length, so that comparing these first takes a fifth of the time.
+    return one is other or (one.content == other.content and one == other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +395,7 @@ class Session:
                 raise error.after(len(self._messages)) from None
         else:  # how a message is read depends on its neighbors
             read = self.adapter.read([*self._messages, *new])
-            if not _is_equal(run.given, read):
+            if _common_prefix(run.given, read) < len(run.given):
                 run = self._run = Run(run.stages, run.settings)
             run.extend(read[len(run.given) :])
         self._messages += new
