@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
 import re
 import subprocess
 import sys
+import weakref
 import zipfile
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from unittest.mock import patch
 import pytest
 from typer.main import get_command
 
-from ctxguard import __version__
+from ctxguard import __version__, adapting
 from ctxguard.cli import main
 from ctxguard.cli.options import words as words_of_options
 from ctxguard.cli.program import COMMANDS as COMMAND_TABLE
@@ -878,3 +880,24 @@ def test_without_its_extra_the_command_line_says_in_one_line_how_to_get_it():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"the command line needs {install_command('cli')}\n"
+
+
+def test_a_report_is_freed_when_it_is_written_so_that_a_file_may_have_thousands_of_sessions(tmp_path, monkeypatch):
+    rows = [{"messages": [{"role": "user", "content": f"Where is order A-{n}?"}]} for n in range(30)]
+    path, output = tmp_path / "many.jsonl", tmp_path / "context.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    stabilize, made, alive = adapting.stabilize_request, [], []
+
+    def watched(*given):
+        gc.collect()
+        alive.append(sum(report() is not None for report in made))
+        done, report = stabilize(*given)
+        made.append(weakref.ref(report))
+        return done, report
+
+    monkeypatch.setattr(adapting, "stabilize_request", watched)
+    run = cli("stabilize", path, "--budget", "1k", "-o", output)
+    assert run.returncode == 0
+    assert "session 29:" in run.stdout
+    assert len(output.read_text(encoding="utf-8").splitlines()) == len(made) == 30
+    assert max(alive) <= 2

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxguard.cli.options import StabilizerOptions, require_window, settings_of, spread
-from ctxguard.report.printing import ReportFormat, note, out, reports_as, working
+from ctxguard.report.printing import ReportFormat, Reports, note, out, working
 
 if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
@@ -28,7 +28,9 @@ def demo(
     if report == "text":
         show_demo(shown)
     else:
-        out(reports_as([shown], report))
+        reports = Reports(report, several=False)
+        reports.add(shown)
+        out(reports.shown())
     if save is not None:
         session = demo_session()
         out(json.dumps({"messages": session.native, "tools": session.tools}, ensure_ascii=False, indent=1), save)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,7 +14,7 @@ import typer
 
 from ctxguard.cli.options import CountingOptions, StabilizerOptions, settings_of, spread
 from ctxguard.errors import BudgetExceededError, HistoryError, SessionFileError
-from ctxguard.report.printing import ReportFormat, fitted, note, out, refuse_overwriting, reports_as, working
+from ctxguard.report.printing import ReportFormat, Reports, fitted, note, out, refuse_overwriting, working
 
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
@@ -67,23 +68,25 @@ def stabilize(
 
     refuse_overwriting(output, [session])
     stabilizer = chain.stabilizer(settings_of(chain.config))
-    contexts, reports = [], []
+    form = report or (None if output is None else "text")
+    sessions = deque(sessions_of(session, adapter))
+    contexts, reports, is_ok = [], Reports(form, several=len(sessions) > 1), True
     with working("stabilizing") as show:
-        for one in sessions_of(session, adapter):
+        while sessions:
+            one = sessions.popleft()  # freed when it is done, since a file may have thousands of sessions
             show(f"stabilizing session {one.id}")
             with naming(session, one):
                 request = Request(one.native, one.instructions, one.tools or ())
                 done, made = stabilize_request(stabilizer, one.adapter, request)
-            contexts.append(json.dumps(one.with_request(done), ensure_ascii=False, default=plain_object))
-            reports.append(made)
-    if output is not None:
+            is_ok = is_ok and made.ok
+            reports.add(made)
+            if form is None or output is not None:
+                contexts.append(json.dumps(one.with_request(done), ensure_ascii=False, default=plain_object))
+    if form is None or output is not None:
         out("\n".join(contexts), output)
-    if output is None and report is None:
-        out("\n".join(contexts))
-    else:
-        shown = reports_as(reports, report or "text")
-        out(fitted(shown) if report in (None, "text") else shown)
-    if not all(made.ok for made in reports):
+    if form is not None:
+        out(fitted(reports.shown()) if form == "text" else reports.shown())
+    if not is_ok:
         raise typer.Exit(1)
 
 

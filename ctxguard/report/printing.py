@@ -104,20 +104,39 @@ def note(line: str) -> None:
     sys.stderr.write(f"ctxguard: {shown}\n")
 
 
-def reports_as(reports: Sequence[Report], form: ReportFormat) -> str:
-    """Format one or more reports: as texts in sequence, as JSON with one line per report, or as one HTML page.
+class Reports:
+    """The reports of one file, formatted as they are added: as texts, as JSON with one line each, or as one HTML page.
 
-    If there are several reports, each text and each part of the page is headed by the position of its session in the
-    file, from 0.
+    Only for a page are they kept, because a report refers to its whole history.
+
+    Args:
+        form: How they are shown; None if they are not.
+        several: Whether there are several. Then each text and each part of the page is headed by the position of its
+            session in the file, from 0.
     """
-    several = len(reports) > 1
-    if form == "json":
-        return "\n".join(report.to_json(indent=None if several else 2) for report in reports)
-    if form == "text":
-        return "\n\n".join(f"session {n}: {report}" if several else str(report) for n, report in enumerate(reports))
-    from ctxguard.report.page import calls_page
 
-    return calls_page(reports)
+    def __init__(self, form: ReportFormat | None, *, several: bool) -> None:
+        self._form = form
+        self._several = several
+        self._shown: list[str] = []
+        self._kept: list[Report] = []
+
+    def add(self, report: Report) -> None:
+        """Add the report on the next session."""
+        if self._form == "json":
+            self._shown.append(report.to_json(indent=None if self._several else 2))
+        elif self._form == "text":
+            self._shown.append(f"session {len(self._shown)}: {report}" if self._several else str(report))
+        elif self._form == "html":
+            self._kept.append(report)
+
+    def shown(self) -> str:
+        """Return what is shown of all of them."""
+        if self._form != "html":
+            return ("\n" if self._form == "json" else "\n\n").join(self._shown)
+        from ctxguard.report.page import calls_page
+
+        return calls_page(self._kept)
 
 
 @contextmanager
