@@ -53,18 +53,16 @@ def time_left(seconds: float, read: int, size: int | None) -> str:
 
 STOPPED: Final = 130
 """Exit code of a command that was ended by Ctrl-C, as shells use it."""
-LONG: Final = 60
-"""Number of remaining seconds from which a note says, once, how long the work takes, and how to have a part of it."""
-_SOON: Final = 10
-"""Number of seconds after which, and of sessions with which, it can be told how long the work takes."""
-
-
+_LONG: Final = 60
+"""Minimum number of remaining seconds for a note that says how long the rest takes and how to replay only a part."""
+_KNOWN_AFTER: Final = 10
+"""Minimum number of seconds, and of sessions, after which the remaining time is estimated well enough for the note."""
 LARGE: Final = 4 << 20
-"""Number of bytes of a session, about 1,500 calls, from which a note says that it takes minutes."""
+"""Minimum size of a session, in bytes, for a note that it takes minutes. Such a session has about 1,500 calls."""
 
 
 class Pace:
-    """Tells how long the work on recordings will take, by the share of the bytes that is done.
+    """Estimates the remaining time of a replay from the share of the bytes that is done, and notes once if it is long.
 
     Args:
         size: Number of bytes of all files; None if it is not known.
@@ -74,7 +72,7 @@ class Pace:
     def __init__(self, size: int | None, note: Callable[[str], object]) -> None:
         self._size, self._note, self._begun = size, note, time.monotonic()
         self._done = 0
-        self._is_told = False
+        self._is_noted = False
 
     def watched(self, sources: Iterable[Source]) -> Iterator[Source]:
         """Yield the sources, and note the first session that alone takes minutes, before it is passed on."""
@@ -93,9 +91,9 @@ class Pace:
         self._done += 1
         seconds = time.monotonic() - self._begun
         left = time_left(seconds, read, self._size)
-        if left and not self._is_told and seconds >= _SOON and self._done >= _SOON:
-            self._is_told = True
-            if seconds * (self._size or 0) > (seconds + LONG) * read:
+        if left and not self._is_noted and seconds >= _KNOWN_AFTER and self._done >= _KNOWN_AFTER:
+            self._is_noted = True
+            if seconds * (self._size or 0) > (seconds + _LONG) * read:
                 self._note(
                     f"about{left[1:]}, because every model call is judged; --every 10 takes one session in ten, and "
                     "Ctrl-C ends with the report on what is done"
